@@ -1,14 +1,14 @@
 """Derive the packaged Lightning config.json from the pair of files it was found as.
 
-``nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4`` was found as a ``config.json`` without any quantization block beside
-a ``hf_quant_config.json`` that holds the whole listing. vLLM refuses that pair (``Unknown ModelOpt quant algo:
-MIXED_PRECISION``), while the published checkpoint carries the listing in ``config.json``. This script writes the flat form
-that newer ModelOpt releases write there::
+``nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4`` was found as a ``config.json`` without any quantization block
+beside a ``hf_quant_config.json`` that holds the whole listing. vLLM refuses that pair (``Unknown ModelOpt quant algo:
+MIXED_PRECISION``), while the published checkpoint carries the listing in ``config.json``. This script writes the flat
+form that newer ModelOpt releases write there::
 
     python derive_lightning.py FOLDER [--out config.json]
 
-FOLDER holds the original pair (in a checkout: ``tests/data/lightning-original``). Nothing is added but what the flat form
-needs; every key and its order is kept.
+FOLDER holds the original pair (in a checkout: ``tests/data/lightning-original``). Nothing is added but what the flat
+form needs; every key and its order is kept.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def inline(config: dict[str, Any], hf_quant: dict[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        A copy of `config` with the block as its last key: ``exclude_modules`` renamed ``ignore``, ``kv_cache_quant_algo``
-        turned into the 8-bit float ``kv_cache_scheme``, and ``quant_method`` set to ``modelopt``.
+        A copy of `config` with the block as its last key: ``exclude_modules`` renamed ``ignore``,
+        ``kv_cache_quant_algo`` turned into the 8-bit float ``kv_cache_scheme``, ``quant_method`` set to ``modelopt``.
 
     Raises
     ------
