@@ -15,11 +15,9 @@ PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 SETUPTOOLS: dict[str, Any] = tomllib.loads(PYPROJECT.read_text())["tool"]["setuptools"]
 OUTSIDE = {"tests", "docs", "benchmarks", "build", "dist"}
 # Spelled in pieces, so that this file does not find itself.
+FOLDERS = ["wo" + "rk", "ro" + "ot", "tmp" + "/v", r"home/\w+", r"Users/\w+"]
 MACHINE = re.compile(
-    r"(?<![\w.$}~-])/(?:"
-    + "|".join(["wo" + "rk", "ro" + "ot", "tmp" + "/v", r"home/\w+", r"Users/\w+"])
-    + r")(?:/|\b)(?!-)"
-    r"|\bpypi\." + r"org\b|\bpython" + r"hosted\b"
+    rf"(?<![\w.$}}~-])/(?:{'|'.join(FOLDERS)})(?:/|\b)(?!-)" + r"|\bpypi\." + r"org\b|\bpython" + r"hosted\b"
 )
 # Shipped as found, or legal text.
 VERBATIM = re.compile(
@@ -46,16 +44,9 @@ def committed(root: Path) -> list[Path]:
         ]
         listed = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout.decode().split("\0")
         return [root / name for name in listed if name and (root / name).is_file()]
-    hidden = (".venv", ".git", "build", "dist")
+    left_out = re.compile(r"(^|/)(\.venv|\.git|build|dist|__pycache__|[^/]*\.egg-info|\.[^/]*_cache)/")
     walked = (p for p in root.rglob("*") if p.is_file() and not p.is_symlink())
-    return [
-        p
-        for p in walked
-        if not any(
-            part in hidden or part.endswith((".egg-info", "_cache", "__pycache__"))
-            for part in p.relative_to(root).parts
-        )
-    ]
+    return [p for p in walked if not left_out.search(p.relative_to(root).as_posix())]
 
 
 def inside_package(root: Path) -> Iterator[Path]:

@@ -30,11 +30,14 @@ READ_AT_RUN_TIME = (
     "perf_data/*.json",
 )
 SHOW = """
-import bitlane, json
+import json
 from bitlane import paths
-found = {name: sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc"))
-         for name, root in (("rules", paths.RULES), ("models", paths.MODEL_CONFIGS), ("tables", paths.PERF_DATA))}
-print(json.dumps({"root": str(paths.ROOT), **{k: len(v) for k, v in found.items()}}))
+
+def count(root):
+    return sum(p.is_file() and p.suffix not in (".py", ".pyc") for p in root.rglob("*"))
+
+counts = {"rules": count(paths.RULES), "models": count(paths.MODEL_CONFIGS), "tables": count(paths.PERF_DATA)}
+print(json.dumps({"root": str(paths.ROOT), **counts}))
 """
 
 
