@@ -1,0 +1,133 @@
+"""Strict reading of JSON that strangers wrote: bounded, shallow, duplicates noticed, names printable."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG_LIMIT: Final = 16 << 20
+INDEX_LIMIT: Final = 64 << 20
+MAX_DEPTH: Final = 64
+MAX_NAME: Final = 512
+
+
+@dataclass(slots=True)
+class Document:
+    """One parsed metadata file.
+
+    Attributes
+    ----------
+    name
+        File name, as it appears in evidence.
+    value
+        The top-level object.
+    duplicates
+        Keys that an object held twice (the last one counts, as in every loader).
+    """
+
+    name: str
+    value: dict[str, Any]
+    duplicates: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+
+def _depth_ok(data: bytes) -> bool:
+    """Return whether brackets outside strings stay within :data:`MAX_DEPTH`; linear, no recursion."""
+    opened = data.count(b"{") + data.count(b"[")
+    if opened <= MAX_DEPTH:
+        return True
+    depth = 0
+    # Splitting on quotes alternates code and string text; escaped quotes are removed first.
+    for number, piece in enumerate(data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')):
+        if number % 2 or not piece:
+            continue
+        if len(piece) < 8:
+            depth += piece.count(b"{") + piece.count(b"[") - piece.count(b"}") - piece.count(b"]")
+        else:
+            for byte in piece:
+                if byte in b"{[":
+                    depth += 1
+                elif byte in b"}]":
+                    depth -= 1
+                if depth > MAX_DEPTH:
+                    return False
+        if depth > MAX_DEPTH:
+            return False
+    return True
+
+
+def read_json(path: Path, limit: int = CONFIG_LIMIT) -> Document:
+    """Read a JSON object from a file.
+
+    Raises
+    ------
+    CheckpointError
+        BL201 unreadable, BL202 too large, BL203 not JSON or not an object, BL204 nested too deeply.
+    """
+    try:
+        size = path.stat().st_size
+        if size > limit:
+            raise CheckpointError("BL202", f"`{path.name}` is {size >> 20} MiB, more than {limit >> 20} MiB", place=str(path), help="metadata of this size is not a checkpoint's")
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError("BL201", f"cannot read `{path.name}`: {error.strerror or error}", place=str(path), help="check the path and its permissions") from error
+    return parse_json(data, path.name, str(path))
+
+
+def parse_json(data: bytes, name: str, place: str = "") -> Document:
+    """Parse a JSON object; ``place`` appears in errors."""
+    where = place or name
+    if not _depth_ok(data):
+        raise CheckpointError("BL204", f"`{name}` is nested deeper than {MAX_DEPTH}", place=where, help="no checkpoint metadata needs that; the file is damaged or hostile")
+    duplicates: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        out = dict(items)
+        if len(out) < len(items):
+            seen: set[str] = set()
+            for key, _ in items:
+                if key in seen:
+                    duplicates.append(key)
+                seen.add(key)
+        return out
+
+    try:
+        value = json.loads(data, object_pairs_hook=pairs)
+    except UnicodeDecodeError as error:
+        raise CheckpointError("BL203", f"`{name}` is not UTF-8", place=where, help="save it as UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise CheckpointError(
+            "BL203", f"`{name}` is not JSON: {error.msg.lower()}", place=f"{where}:{error.lineno}:{error.colno}", help="repair the file at this place"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError("BL203", f"`{name}` holds a number or a nesting that no loader reads", place=where, help="repair the file") from error
+    if not isinstance(value, dict):
+        raise CheckpointError("BL203", f"`{name}` holds no JSON object at the top", place=where, help='the file must start with "{"')
+    return Document(name, value, tuple(dict.fromkeys(duplicates)))
+
+
+def printable(name: str) -> str:
+    """Escape control characters, for terminals."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def sane_name(name: object) -> bool:
+    """Return whether a module name or pattern may be matched: a printable string of at most 512 characters."""
+    return isinstance(name, str) and len(name) <= MAX_NAME and name.isprintable()
+
+
+def finite(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def pointer(*parts: str | int) -> str:
+    """Build a JSON pointer (RFC 6901)."""
+    return "".join("/" + str(p).replace("~", "~0").replace("/", "~1") for p in parts)

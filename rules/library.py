@@ -1,0 +1,246 @@
+"""Which rule files are in force: packaged ones, overlaid by the user's, parsed once and cached as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from .. import paths
+from ..cachedir import private_dir, write_atomic
+from ..errors import RuleError, UsageError
+from ..grammar import parsing
+from ..grammar import tree as t
+from ..grammar.diagnostics import nearest
+
+_DECODER: Final = msgspec.msgpack.Decoder(t.File)
+_HEAD: Final = re.compile(r"^[ \t]*(loader|family|lanes|extend)\b([^\n#]*)", re.MULTILINE)
+_MAX_FILE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """One rule file that is in force.
+
+    Attributes
+    ----------
+    label
+        How it is cited: ``loaders/vllm.rules`` for packaged files, the path for a user's.
+    path
+        Where it lies.
+    kind, name
+        ``loader vllm``, ``family nemotron_h``, ``lanes``, and ``extend ...`` for overlays.
+    architectures
+        For families, which model classes it serves.
+    """
+
+    label: str
+    path: Path
+    kind: str
+    name: str
+    architectures: tuple[str, ...] = ()
+    extends: bool = False
+
+    def tree(self) -> t.File:
+        """Return the parsed file."""
+        return load(self.path, self.label)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A statement together with the file that it stands in."""
+
+    item: t.Item
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """All rule files in force, found but not yet parsed."""
+
+    files: tuple[RuleFile, ...]
+    shadowed: tuple[RuleFile, ...] = ()
+    _byname: dict[tuple[str, str], RuleFile] = field(default_factory=dict)
+
+    def loaders(self) -> list[str]:
+        """Names of the known loaders."""
+        return sorted(f.name for f in self.files if f.kind == "loader" and not f.extends)
+
+    def families(self) -> list[RuleFile]:
+        """The family files."""
+        return [f for f in self.files if f.kind == "family" and not f.extends]
+
+    def architectures(self) -> dict[str, RuleFile]:
+        """Model class to family file."""
+        return {a: f for f in self.families() for a in f.architectures}
+
+    def loader(self, name: str) -> tuple[t.LoaderHead, list[Placed]]:
+        """Return a loader's head and statements, overlays first.
+
+        Raises
+        ------
+        UsageError
+            BL220: no such loader.
+        """
+        found = next((f for f in self.files if f.kind == "loader" and f.name == name and not f.extends), None)
+        if found is None:
+            hint = nearest(name, self.loaders()) or "known: " + ", ".join(self.loaders())
+            raise UsageError("BL220", f"unknown loader `{name}`", place="--loader", help=hint)
+        head = found.tree().head
+        if not isinstance(head, t.LoaderHead):
+            raise RuleError("BL104", "the file does not describe a loader", place=found.label, help="start it with `loader NAME`")
+        return head, self._statements(found)
+
+    def family(self, file: RuleFile) -> tuple[t.FamilyHead, list[Placed]]:
+        """Return a family's head and statements, overlays first."""
+        head = file.tree().head
+        if not isinstance(head, t.FamilyHead):
+            raise RuleError("BL104", "the file does not describe a family", place=file.label, help="start it with `family NAME for CLASS`")
+        return head, self._statements(file)
+
+    def lanes(self) -> list[Placed]:
+        """Return the lane statements, overlays first."""
+        out: list[Placed] = []
+        for file in self.files:
+            if file.kind == "lanes":
+                items = [Placed(i, file.label) for i in file.tree().items]
+                out = items + out if file.extends else out + items
+        return out
+
+    def _statements(self, file: RuleFile) -> list[Placed]:
+        own = [Placed(i, file.label) for i in file.tree().items]
+        for other in self.files:
+            if other.extends and other.kind == file.kind and other.name == file.name:
+                own = merge([Placed(i, other.label) for i in other.tree().items], own)
+        return own
+
+    @property
+    def digest(self) -> str:
+        """Digest of every file in force."""
+        state = hashlib.sha256()
+        for file in self.files:
+            state.update(file.label.encode() + b"\0" + file.path.read_bytes())
+        return state.hexdigest()[:16]
+
+
+def merge(over: list[Placed], own: list[Placed]) -> list[Placed]:
+    """Put an overlay's statements before a file's; a format of the same name gets the overlay's items first."""
+    extra = {p.item.name: p for p in over if isinstance(p.item, t.Format)}
+    out: list[Placed] = [p for p in over if not (isinstance(p.item, t.Format) and _has_format(own, p.item.name))]
+    for placed in own:
+        item = placed.item
+        if isinstance(item, t.Format) and item.name in extra:
+            added = extra[item.name].item
+            if isinstance(added, t.Format):
+                item = msgspec.structs.replace(item, items=(*added.items, *item.items))
+        out.append(Placed(item, placed.file))
+    return out
+
+
+def _has_format(items: list[Placed], name: str) -> bool:
+    return any(isinstance(p.item, t.Format) and p.item.name == name for p in items)
+
+
+def _scan(path: Path, label: str) -> RuleFile | None:
+    """Read a file's head line without parsing the file."""
+    try:
+        if path.stat().st_size > _MAX_FILE:
+            raise RuleError("BL102", "a rule file of more than 1 MiB", place=label, help="split it")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RuleError("BL105", f"cannot read the rule file: {error.strerror}", place=label, help="check its permissions") from error
+    except UnicodeDecodeError as error:
+        raise RuleError("BL105", "the rule file is not UTF-8", place=label, help="save it as UTF-8") from error
+    found = _HEAD.search(text)
+    if found is None:
+        # Parsing names the mistake better than a guess would.
+        load(path, label)
+        return None
+    words = found.group(2).replace(",", " ").split()
+    kind, extends = found.group(1), found.group(1) == "extend"
+    if extends:
+        kind, words = (words[0] if words else ""), words[1:]
+    name = words[0] if words and kind != "lanes" else ""
+    architectures = tuple(words[2:]) if kind == "family" and len(words) > 2 and words[1] == "for" else ()
+    return RuleFile(label, path, kind, name, architectures, extends)
+
+
+def find(folders: tuple[Path, ...] = ()) -> Library:
+    """Find the rule files in force.
+
+    Parameters
+    ----------
+    folders
+        User folders, first one strongest; ``BITLANE_RULES`` (a path list) comes after them, then the packaged rules.
+        A user's file for the same loader, family or architecture replaces the packaged one; ``extend`` files add to it.
+    """
+    listed = tuple(Path(p) for p in os.environ.get("BITLANE_RULES", "").split(os.pathsep) if p)
+    roots = (*folders, *listed, paths.RULES)
+    stamps = tuple((root, _stamp(root)) for root in roots)
+    return _find(stamps)
+
+
+def _stamp(root: Path) -> tuple[tuple[str, int, int], ...]:
+    if not root.is_dir():
+        raise UsageError("BL221", "the rules folder does not exist", place=str(root), help="check --rules and BITLANE_RULES")
+    out = []
+    for path in sorted(root.rglob("*.rules")):
+        found = path.stat()
+        out.append((str(path), found.st_mtime_ns, found.st_size))
+    return tuple(out)
+
+
+@lru_cache(maxsize=16)
+def _find(stamps: tuple[tuple[Path, tuple[tuple[str, int, int], ...]], ...]) -> Library:
+    kept: list[RuleFile] = []
+    shadowed: list[RuleFile] = []
+    taken: set[tuple[str, str]] = set()
+    for root, files in stamps:
+        for text, _, _ in files:
+            path = Path(text)
+            label = path.relative_to(root).as_posix() if root == paths.RULES else str(path)
+            file = _scan(path, label)
+            if file is None:
+                continue
+            keys = {(file.kind, file.name)}
+            if not file.extends and keys & taken:
+                shadowed.append(file)
+                continue
+            if not file.extends:
+                taken |= keys
+            kept.append(file)
+    return Library(tuple(kept), tuple(shadowed))
+
+
+@lru_cache(maxsize=1)
+def _cache_folder() -> Path | None:
+    return private_dir(f"rules-{parsing.grammar_digest()}")
+
+
+@lru_cache(maxsize=256)
+def _load(path: Path, label: str, mtime_ns: int, size: int) -> t.File:  # noqa: ARG001 - the stamps are the cache key
+    data = path.read_bytes()
+    folder = _cache_folder()
+    cached = folder / (hashlib.sha256(data).hexdigest()[:32] + ".msgpack") if folder is not None else None
+    if cached is not None:
+        try:
+            return _DECODER.decode(cached.read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            # Absent, torn or foreign: parse again and write it anew.
+            pass
+    file = parsing.parse(data.decode("utf-8"), label)
+    if cached is not None:
+        write_atomic(cached, msgspec.msgpack.encode(file))
+    return file
+
+
+def load(path: Path, label: str) -> t.File:
+    """Parse a rule file, or take it from the cache; cached trees are data, nothing in them is executed."""
+    found = path.stat()
+    return _load(path, label, found.st_mtime_ns, found.st_size)
