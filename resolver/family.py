@@ -79,6 +79,7 @@ class Family:
     renames: Mapper
     path_renames: Mapper
     packed: Mapping[str, tuple[str, ...]]
+    architecture: str = ""
     _varies: dict[tuple[str, int], bool] = field(default_factory=dict)
 
     def scope(self, config: Mapping[str, Any]) -> Scope:
@@ -113,7 +114,7 @@ def find_file(library: Library, architecture: str) -> RuleFile:
 
 def compile_family(library: Library, architecture: str, loader: str, version: str) -> Family:
     """Compile the family file of a model class for a loader and version; cached per library."""
-    return _compiled(library.files, find_file(library, architecture), loader, version, _Lib(library))
+    return _compiled(library.files, find_file(library, architecture), architecture, loader, version, _Lib(library))
 
 
 class _Lib:
@@ -130,17 +131,20 @@ class _Lib:
 
 
 @lru_cache(maxsize=128)
-def _compiled(files: tuple[RuleFile, ...], file: RuleFile, loader: str, version: str, lib: _Lib) -> Family:  # noqa: ARG001 - files key the cache
+def _compiled(files: tuple[RuleFile, ...], file: RuleFile, architecture: str, loader: str, version: str, lib: _Lib) -> Family:  # noqa: ARG001 - files key the cache
     head, placed = lib.library.family(file)
     items = [p.item for p in placed if not isinstance(p.item, t.Statement) or holds(p.item, version)]
-    rules = [r for n in items if isinstance(n, t.Names) and n.loader == loader and holds(n, version) for r in n.rules if holds(r, version)]
+    known = Scope({"architecture": architecture, "loader": loader})
+    rules = _naming(items, loader, version, known)
     renames = [r for r in rules if isinstance(r, t.Rename)]
+    spelling = mapper((r for r in _naming(items, "checkpoint", version, known) if isinstance(r, t.Rename)), file.label)
     declared = mapper(renames, file.label)
     paths = mapper(renames, file.label, "path_")
     fuses = [r for r in rules if isinstance(r, t.Fuse)]
     nevers = [r for r in rules if isinstance(r, t.Never)]
     packed = {f.name: f.shards for f in fuses if not f.unmapped}
-    builder = _Builder(declared, paths, fuses, nevers, loader, version)
+    classes = {r.old: r.new for r in renames if r.kind == "class"}
+    builder = _Builder(spelling, declared, paths, fuses, nevers, classes, version)
     stacks: list[StackPlan] = []
     loose: list[t.Item] = []
     for item in items:
@@ -155,15 +159,30 @@ def _compiled(files: tuple[RuleFile, ...], file: RuleFile, loader: str, version:
     lets = {i.name: i.value for i in items if isinstance(i, t.Let)}
     lets.update({r.name: r.value for r in rules if isinstance(r, t.Let)})
     requires = tuple(i for i in items if isinstance(i, t.Require))
-    return Family(head.name, file.label, loader, version, scopes, tuple(stacks), requires, lets, declared, paths, packed)
+    return Family(head.name, file.label, loader, version, scopes, tuple(stacks), requires, lets, declared, paths, packed, architecture)
+
+
+def _naming(items: list[t.Item], loader: str, version: str, known: Scope) -> list[t.Rename | t.Fuse | t.Never | t.Let]:
+    """Return the rules of a loader's ``names`` blocks; a rename's condition knows the model class, not the config."""
+    rules = [r for n in items if isinstance(n, t.Names) and n.loader == loader and holds(n, version) for r in n.rules if holds(r, version)]
+    return [r for r in rules if not isinstance(r, t.Rename) or r.when is None or evaluate(r.when, known)]
 
 
 class _Builder:
     """Turns statements into templates: names mapped, shards fused, exemptions noted."""
 
-    def __init__(self, declared: Mapper, paths: Mapper, fuses: list[t.Fuse], nevers: list[t.Never], loader: str, version: str) -> None:
-        self.declared, self.paths, self.fuses, self.nevers = declared, paths, fuses, nevers
-        self.loader, self.version = loader, version
+    def __init__(
+        self,
+        spelling: Mapper,
+        declared: Mapper,
+        paths: Mapper,
+        fuses: list[t.Fuse],
+        nevers: list[t.Never],
+        classes: Mapping[str, str],
+        version: str,
+    ) -> None:
+        self.spelling, self.declared, self.paths, self.fuses, self.nevers = spelling, declared, paths, fuses, nevers
+        self.classes, self.version = classes, version
 
     def stack(self, node: t.Stack) -> StackPlan:
         lets = {i.name: i.value for i in node.items if isinstance(i, t.Let) and holds(i, self.version)}
@@ -199,7 +218,7 @@ class _Builder:
         return self.paths.apply(self.declared.apply(checkpoint))
 
     def templates(self, modules: list[t.Module], prefix: str) -> Iterator[Template]:
-        names = {id(m): prefix + m.path for m in modules}
+        names = {id(m): self.spelling.apply(prefix + m.path) for m in modules}
         done: set[int] = set()
         for module in modules:
             if id(module) in done:
@@ -227,6 +246,7 @@ class _Builder:
         first = members[0]
         op = next((m.op for m in members if m.op), None) or path.rpartition(".")[2]
         cls = next((m.cls for m in members if m.cls), None) or _class(first, path, fused)
+        cls = self.classes.get(cls, cls)
         configured = not plain and (never is None or never.when is not None)
         return Template(path, checkpoint, members, cls, op, configured, fused, never.when if never is not None else None)
 
@@ -262,7 +282,7 @@ class Walk:
     def __init__(self, family: Family, config: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> None:
         self.family = family
         self.scope = family.scope(config)
-        self.scope.values.update({"loader": family.loader, **(values or {})})
+        self.scope.values.update({"loader": family.loader, "architecture": family.architecture, **(values or {})})
         self._cache: dict[tuple[str, int, int], Any] = {}
 
     def check(self) -> None:
