@@ -137,7 +137,7 @@ def _compiled(files: tuple[RuleFile, ...], file: RuleFile, architecture: str, lo
     known = Scope({"architecture": architecture, "loader": loader})
     rules = _naming(items, loader, version, known)
     renames = [r for r in rules if isinstance(r, t.Rename)]
-    spelling = mapper((r for r in _naming(items, "checkpoint", version, known) if isinstance(r, t.Rename)), file.label)
+    spelling = mapper([r for r in _naming(items, "checkpoint", version, known) if isinstance(r, t.Rename)], file.label)
     declared = mapper(renames, file.label)
     paths = mapper(renames, file.label, "path_")
     fuses = [r for r in rules if isinstance(r, t.Fuse)]
