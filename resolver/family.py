@@ -237,6 +237,10 @@ class _Builder:
                 if m.kind == "linear" and id(m) not in done and self.loader_path(names[id(m)]) == (f"{parent}.{shard}" if parent else shard)
             ]
             done.update(id(m) for m in members)
+            if len(members) == 1 and len(fuse.shards) > 1:
+                # A layer with one of the shards alone (only q_proj where keys are shared) has nothing to fuse.
+                yield self._template(path, (names[id(module)],), (module,), False)
+                continue
             fused = f"{parent}.{fuse.name}" if parent else fuse.name
             yield self._template(fused, tuple(names[id(m)] for m in members), tuple(members), True)
 
