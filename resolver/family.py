@@ -163,9 +163,9 @@ def _compiled(files: tuple[RuleFile, ...], file: RuleFile, architecture: str, lo
 
 
 def _naming(items: list[t.Item], loader: str, version: str, known: Scope) -> list[t.Rename | t.Fuse | t.Never | t.Let]:
-    """Return the rules of a loader's ``names`` blocks; a rename's condition knows the model class, not the config."""
+    """Return the rules of a loader's ``names`` blocks; conditions on renames and fusions know the model class, not the config."""
     rules = [r for n in items if isinstance(n, t.Names) and n.loader == loader and holds(n, version) for r in n.rules if holds(r, version)]
-    return [r for r in rules if not isinstance(r, t.Rename) or r.when is None or evaluate(r.when, known)]
+    return [r for r in rules if not isinstance(r, (t.Rename, t.Fuse)) or r.when is None or evaluate(r.when, known)]
 
 
 class _Builder:
