@@ -30,12 +30,14 @@ class Document:
         The top-level object.
     duplicates
         Keys that an object held twice (the last one counts, as in every loader).
+    prepared
+        What was derived from this document, kept for the next question about it.
     """
 
     name: str
     value: dict[str, Any]
     duplicates: tuple[str, ...] = ()
-    notes: list[str] = field(default_factory=list)
+    prepared: dict[object, object] = field(default_factory=dict)
 
 
 def _depth_ok(data: bytes) -> bool:

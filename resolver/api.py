@@ -1,0 +1,158 @@
+"""Resolve a checkpoint: the one function that everything else stands on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..rules.library import Library, find
+from .checkpoint import Checkpoint, open_checkpoint
+from .decide import Answer, Chooser
+from .expressions import evaluate, present
+from .family import Family, compile_family, modules
+from .lanes import Lanes
+from .loader import Declarations, Reading, compile_loader, declarations, read
+from .resolution import Problem, Resolution, Resolved
+from .systems import system as find_system
+from .versions import split_loader
+
+if TYPE_CHECKING:
+    from .modules import Module
+
+
+def resolve(
+    checkpoint: str | os.PathLike[str] | Checkpoint,
+    loader: str,
+    system: str,
+    *,
+    rules: tuple[str | os.PathLike[str], ...] = (),
+    models: tuple[str | os.PathLike[str], ...] = (),
+    perf_data: str | os.PathLike[str] | None = None,
+    modes: Mapping[str, str] | None = None,
+) -> Resolution:
+    """Say at which precision every module of a checkpoint runs, and why.
+
+    Parameters
+    ----------
+    checkpoint
+        Packaged model id, folder, ``config.json`` path, or an opened checkpoint.
+    loader
+        ``vllm@0.31.0``; without a version, the newest that the rule file describes.
+    system
+        GPU system (``gb200``, ``h200``).
+    rules
+        Folders of rule files that overlay the packaged ones.
+    models, perf_data
+        More folders of checkpoints; a folder with its own ``systems.yaml``.
+    modes
+        Explicit algorithms that override the checkpoint: ``{"gemm": "fp8", "moe": "nvfp4"}``.
+
+    Returns
+    -------
+    Resolution
+        One row a module, in model order.
+
+    Raises
+    ------
+    UsageError, RuleError, CheckpointError
+        With a code, the place and a way out.
+
+    Examples
+    --------
+    >>> import bitlane
+    >>> answer = bitlane.resolve("nvidia/Gemma-4-26B-A4B-NVFP4", "vllm@0.31.0", "gb200")
+    >>> answer["language_model.model.layers.0.experts"].answer.algorithm
+    'nvfp4'
+    """
+    library = find(tuple(Path(r) for r in rules))
+    opened = open_checkpoint(checkpoint, tuple(Path(m) for m in models))
+    return resolve_with(library, opened, loader, system, Path(perf_data) if perf_data is not None else None, modes or {})
+
+
+def resolve_with(library: Library, opened: Checkpoint, loader: str, system: str, perf_data: Path | None = None, modes: Mapping[str, str] | None = None) -> Resolution:
+    """Resolve with a given rule library and an opened checkpoint."""
+    name, version = split_loader(loader)
+    compiled = compile_loader(library, name, version)
+    hardware = find_system(system, perf_data, library)
+    family = compile_family(library, opened.architecture, compiled.name, compiled.version)
+    reading = read(compiled, opened)
+    chooser = Chooser(reading, _declared(opened, reading, family), family.packed)
+    lanes = Lanes(library, compiled.name, compiled.version, hardware.sm, hardware.name)
+    built = _modules(opened, family)
+    chosen = _explicit(modes or {})
+    format_name = reading.format.name if reading.format is not None else "unquantized"
+    rows = []
+    for module in built:
+        answer = _override(module, chosen) or chooser.decide(module)
+        rows.append(Resolved(module, answer, lanes.choose(answer.algorithm, answer.activations, module.kind, format_name)))
+    problems = [Problem(code, message) for code, message in reading.findings]
+    for document in opened.files.values():
+        if document.duplicates:
+            problems.append(Problem("BL292", f"{document.name} holds keys twice, the last one counts: {', '.join(document.duplicates[:5])}"))
+    return Resolution(opened, reading, family, hardware, rows, chooser, _kv_cache(reading), problems, chosen)
+
+
+def _prepared(opened: Checkpoint) -> dict[object, object]:
+    return opened.files["config.json"].prepared
+
+
+def _modules(opened: Checkpoint, family: Family) -> list[Module]:
+    """Build the module list, once per config document and family."""
+    cache, key = _prepared(opened), ("modules", id(family))
+    found = cache.get(key)
+    if isinstance(found, tuple) and found[0] is family:
+        kept: list[Module] = found[1]
+        return kept
+    built = modules(family, opened.config)
+    cache[key] = (family, built)
+    return built
+
+
+def _declared(opened: Checkpoint, reading: Reading, family: Family) -> Declarations:
+    """Read and index the declarations, once per document, format and mapper."""
+    cache, key = _prepared(opened), ("declared", reading.at, id(reading.format), id(family))
+    found = cache.get(key)
+    if isinstance(found, tuple) and found[0] is reading.format and found[1] is family and found[2] is reading.block:
+        kept: Declarations = found[3]
+        reading.findings += found[4]
+        return kept
+    before = len(reading.findings)
+    declared = declarations(reading, family.renames)
+    cache[key] = (reading.format, family, reading.block, declared, reading.findings[before:])
+    return declared
+
+
+_MODES = {"gemm": ("linear",), "moe": ("experts",), "lm_head": ("lm_head",)}
+
+
+def _explicit(modes: Mapping[str, str]) -> dict[str, str]:
+    for key in modes:
+        if key not in _MODES:
+            raise UsageError("BL224", f"unknown mode `{key}`", place="modes", help="gemm, moe or lm_head")
+    return {k: v for k, v in modes.items() if v}
+
+
+def _override(module: Module, modes: Mapping[str, str]) -> Answer | None:
+    """Apply an explicit mode; modules that engines never quantize keep their precision."""
+    if not modes or not module.configured:
+        return None
+    for mode, kinds in _MODES.items():
+        if mode in modes and module.kind in kinds:
+            algorithm, _, activations = modes[mode].partition(":")
+            return Answer(algorithm, activations or ("none" if algorithm.startswith(("w4a16", "bf16")) else "dynamic"), f"explicit --{mode}-mode", "command line", (), "given by the user")
+    return None
+
+
+def _kv_cache(reading: Reading) -> str:
+    """KV-cache precision that the metadata declares; ``auto`` when it says nothing."""
+    if reading.format is None:
+        return "auto"
+    for statement in reading.format.kv_cache:
+        if statement.when is None or evaluate(statement.when, reading.scope):
+            value = evaluate(statement.value, reading.scope)
+            if present(value) and isinstance(value, str) and value:
+                return value.lower()
+    return "auto"

@@ -1,0 +1,379 @@
+"""One module, one chain: the first rule that decides wins, and says by which line of the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ..errors import CheckpointError
+from ..grammar import text
+from ..grammar import tree as t
+from .entries import Entries, ancestors
+from .expressions import ABSENT, Scope, evaluate, names_used
+from .loader import MODULE_NAMES, UNQUANTIZED, Declarations, Reading, Rule, evidence_at
+
+if TYPE_CHECKING:
+    from .modules import Module
+
+_MISS: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Why a module runs as it does.
+
+    Attributes
+    ----------
+    algorithm
+        Word of the loader's world (``nvfp4``, ``bf16``), before any hardware is considered.
+    activations
+        ``static``, ``dynamic`` or ``none``.
+    rule, rule_at
+        The deciding rule as written, and file:line.
+    evidence
+        Declarations behind it, as file#pointer.
+    note
+        What matched what, in words.
+    """
+
+    algorithm: str
+    activations: str
+    rule: str
+    rule_at: str
+    evidence: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One rule of a chain as `explain` tells it: ``won`` None means that it did not apply to this module."""
+
+    rule: str
+    place: str
+    won: bool | None
+    note: str
+
+
+class RefusalError(CheckpointError):
+    """The loader stops at this module."""
+
+
+@dataclass(slots=True)
+class Hit:
+    """What a matcher found: positions in the entries, and the texts that were tried."""
+
+    positions: list[int]
+    tried: tuple[str, ...]
+
+    @property
+    def first(self) -> int:
+        """Position of the first entry, -1 when nothing matched."""
+        return self.positions[0] if self.positions else _MISS
+
+
+@dataclass(slots=True)
+class Chooser:
+    """Applies a format's chain to modules.
+
+    Parameters
+    ----------
+    packed
+        Fused names that the loader's quantization config knows, with their shards.
+    """
+
+    reading: Reading
+    declared: Declarations
+    packed: Mapping[str, tuple[str, ...]]
+    _static: dict[int, bool] = field(default_factory=dict)
+    _named: dict[int, Entries] = field(default_factory=dict)
+    _texts: dict[int, str] = field(default_factory=dict)
+    matched: set[tuple[str, int]] = field(default_factory=set)
+
+    # --- the chain ----------------------------------------------------------
+
+    def decide(self, module: Module, trace: list[Tried] | None = None) -> Answer:
+        """Return the answer for one module.
+
+        Raises
+        ------
+        RefusalError
+            The loader refuses the checkpoint at this module (a conflict, an unsupported algorithm).
+        CheckpointError
+            BL249: no rule of the chain decides.
+        """
+        chosen = self.reading.format
+        if chosen is None:
+            return Answer(UNQUANTIZED, "none", "no quantization metadata", f"loaders/{self.reading.loader.name}.rules", (), "nothing is declared")
+        if not module.configured:
+            if trace is not None:
+                trace.append(Tried("built without a quantization config", f"{module.file}:{module.line}", True, f"the family says that {self.reading.loader.name} never quantizes it"))
+            return Answer(UNQUANTIZED, "none", "built without a quantization config", f"{module.file}:{module.line}")
+        self._enter(module)
+        for rule in chosen.rules:
+            if not self._applies(rule.step, module):
+                if trace is not None:
+                    trace.append(Tried(self.name(rule), rule.place, None, "does not apply here"))
+                continue
+            answer, note = self._try(rule, module)
+            if trace is not None:
+                trace.append(Tried(self.name(rule), rule.place, answer is not None, answer.note if answer is not None else note))
+            if answer is not None:
+                return answer
+        raise CheckpointError(
+            "BL249", f"no rule of format `{chosen.name}` decides `{module.path}`", place=f"{chosen.file}:{chosen.line}", help="end the chain with `default`"
+        )
+
+    def name(self, rule: Rule) -> str:
+        """The rule as it is written, without its conditions."""
+        key = id(rule.step)
+        if key not in self._texts:
+            self._texts[key] = text.step(rule.step, bare=True)
+        return self._texts[key]
+
+    def _enter(self, module: Module) -> None:
+        shape = module.shape or [0, 0]
+        self.reading.scope.values.update(
+            {
+                "path": module.path,
+                "name": module.name,
+                "kind": module.kind,
+                "class": module.cls,
+                "fused": module.name in self.packed,
+                "layer": module.layer,
+                "part": module.part,
+                "stack": module.stack,
+                "shape_out": shape[0],
+                "shape_in": shape[1],
+            }
+        )
+
+    def _applies(self, step: t.Step, module: Module) -> bool:
+        kinds = step.kinds if isinstance(step, (t.Leave, t.Exclude, t.Take, t.Default, t.Refuse)) else ()
+        if kinds and module.kind not in kinds:
+            return False
+        when = getattr(step, "when", None)
+        return when is None or self._holds(when)
+
+    def _holds(self, when: t.Expr) -> bool:
+        key = id(when)
+        known = self._static.get(key)
+        if known is not None:
+            return known
+        value = bool(evaluate(when, self.reading.scope))
+        if not names_used(when, self.reading.scope.lets) & MODULE_NAMES:
+            self._static[key] = value
+        return value
+
+    def _try(self, rule: Rule, module: Module) -> tuple[Answer | None, str]:
+        step = rule.step
+        if isinstance(step, t.Leave):
+            return self._answer(rule, UNQUANTIZED, "none", (), f"{module.kind} modules are left alone"), ""
+        if isinstance(step, t.Exclude):
+            return self._exclude(rule, step, module)
+        if isinstance(step, t.Take):
+            return self._take(rule, step, module)
+        if isinstance(step, t.Default):
+            if step.outcome.refusal is not None:
+                raise self._refusal(rule, module, step.outcome.refusal)
+            places = tuple(evidence_at(self.reading, step.evidence))
+            return self._answer(rule, step.outcome.algorithm or UNQUANTIZED, step.outcome.activations, places, "no rule before it decided"), ""
+        if isinstance(step, t.Refuse):
+            raise self._refusal(rule, module, step.message, step.code or "BL240")
+        return None, ""
+
+    def _answer(self, rule: Rule, algorithm: str, activations: str | None, evidence: tuple[str, ...], note: str) -> Answer:
+        return Answer(algorithm, activations or _activations(algorithm), self.name(rule), rule.place, evidence, note)
+
+    def _refusal(self, rule: Rule, module: Module, message: str, code: str = "BL240", evidence: tuple[str, ...] = ()) -> RefusalError:
+        loader = self.reading.loader
+        place = f"{module.path} ({rule.place}" + (f"; {', '.join(evidence[:3])})" if evidence else ")")
+        return RefusalError(code, message, place=place, help=f"{loader.name} {loader.version} stops here; make the declarations of this module agree, or compare with `--loader spec`")
+
+    # --- matching -----------------------------------------------------------
+
+    def targets(self, module: Module, on: str) -> list[str]:
+        """Return the texts that ``on`` names for a module; empty when it has none."""
+        match on:
+            case "path":
+                return [module.path]
+            case "shards":
+                return self._shards(module, self.packed)
+            case "builtin":
+                return self._shards(module, self.reading.loader.builtin)
+            case "checkpoint":
+                return list(module.checkpoint)
+            case "parent":
+                return [module.path.rpartition(".")[0]]
+            case "ancestors":
+                return list(ancestors(module.path))
+            case "parts":
+                return module.path.split(".")
+            case "expert0":
+                leaves = self.reading.loader.builtin.get("expert0", ())
+                return [f"{module.path}.0.{leaf}" for leaf in leaves] if module.kind == "experts" else []
+            case "class":
+                return [module.cls]
+            case _:
+                raise CheckpointError("BL110", f"unknown target `{on}`", help="path, shards, builtin, checkpoint, parent, ancestors, parts, expert0 or class")
+
+    @staticmethod
+    def _shards(module: Module, packed: Mapping[str, tuple[str, ...]]) -> list[str]:
+        name = module.name
+        return [module.path.replace(name, s) for s in packed[name]] if name in packed else []
+
+    def find(self, match: t.Match, entries: Entries, names: list[str]) -> list[Hit]:
+        """Look up each name under every pattern kind; the entry that comes first in the list counts."""
+        out = []
+        for name in names:
+            found = [p for p in (entries.find(kind, name, match.containing) for kind in match.by) if p >= 0]
+            out.append(Hit([min(found)] if found else [], (name,)))
+        return out
+
+    def _exclude(self, rule: Rule, step: t.Exclude, module: Module) -> tuple[Answer | None, str]:
+        match = step.match
+        entries = self.declared.exclusions
+        if match.named:
+            entries = self._named.setdefault(id(step), Entries(match.named))
+            match = t.Match(by=("glob",), on=match.on)
+        names = [n for on in match.on for n in self.targets(module, on)]
+        if not names:
+            return None, "no such names for this module"
+        hits = self.find(match, entries, names)
+        found = [h for h in hits if h.positions]
+        if not found:
+            return None, f"no entry matches ({len(entries)} entries)"
+        quantifier = match.quantifier or "any"
+        if quantifier != "any" and len(found) < len(hits):
+            if quantifier == "all":
+                return None, f"{len(found)} of {len(hits)} shards are listed"
+            places = tuple(self.declared.exclusion_at[h.first] for h in found)
+            missing = ", ".join(h.tried[0].rpartition(".")[2] for h in hits if not h.positions)
+            listed = ", ".join(h.tried[0].rpartition(".")[2] for h in found)
+            raise self._refusal(rule, module, f"some but not all shards of `{module.path}` are excluded: {listed} listed, {missing} not", "BL244", places)
+        outcome = step.outcome
+        if outcome is not None and outcome.refusal is not None:
+            raise self._refusal(rule, module, outcome.refusal)
+        note = f"`{entries.texts[found[0].first]}` matches {_shown(found)}"
+        if step.match.named:
+            evidence: tuple[str, ...] = ()
+        else:
+            evidence = tuple(dict.fromkeys(self.declared.exclusion_at[h.first] for h in found))
+            self.matched.update(("exclusions", h.first) for h in found)
+        algorithm = outcome.algorithm if outcome is not None and outcome.algorithm else UNQUANTIZED
+        return self._answer(rule, algorithm, outcome.activations if outcome is not None else None, evidence, note), ""
+
+    def _take(self, rule: Rule, step: t.Take, module: Module) -> tuple[Answer | None, str]:
+        match = step.match
+        names = [n for on in match.on for n in self.targets(module, on)]
+        if not names:
+            return None, "no such names for this module"
+        if step.source == "group":
+            return self._take_group(rule, match, module, names)
+        hits = [self._listed(match, n) for n in names]
+        found = [h for h in hits if h.positions]
+        if not found:
+            return None, f"not listed ({len(self.declared.listing)} entries)" if len(names) == 1 else f"0 of {len(names)} shards listed"
+        quantifier = match.quantifier or "listed_agree"
+        if quantifier in ("all", "all_or_refuse") and len(found) < len(hits):
+            if quantifier == "all":
+                return None, f"{len(found)} of {len(hits)} shards listed"
+            listed = tuple(self.declared.listing_at[h.first] for h in found)
+            raise self._refusal(rule, module, f"some but not all shards of `{module.path}` are listed", "BL244", listed)
+        positions = [p for h in found for p in h.positions]
+        if quantifier == "first":
+            positions = positions[:1]
+        words = [self._word(rule, module, p) for p in positions]
+        if quantifier == "agree" and len(found) < len(hits):
+            words.append("unlisted")
+        if len(set(words)) > 1:
+            places = tuple(self.declared.listing_at[p] for p in positions)
+            pairs = ", ".join(f"{self.declared.listing.texts[p].rpartition('.')[2]} {w}" for p, w in zip(positions, words, strict=False))
+            raise self._refusal(rule, module, f"`{module.path}` is declared with more than one algorithm: {pairs}", "BL245", places)
+        self.matched.update(("listing", p) for p in positions)
+        evidence = tuple(self.declared.listing_at[p] for p in positions[:4])
+        return self._classified(rule, module, words[0], evidence, f"`{self.declared.listing.texts[positions[0]]}` is {words[0]}"), ""
+
+    def _listed(self, match: t.Match, name: str) -> Hit:
+        """Search the listing under every spelling of a name; the first spelling that hits counts."""
+        spelled = self.reading.loader.spellings(name)
+        entries = self.declared.listing
+        for kind in match.by:
+            for spelling in spelled:
+                if kind == "descendant":
+                    below = entries.descendants(spelling)
+                    if below:
+                        return Hit(below if match.quantifier == "agree" else below[:1], spelled)
+                    continue
+                found = entries.find(kind, spelling, match.containing)
+                if found >= 0:
+                    return Hit([found], spelled)
+        return Hit([], spelled)
+
+    def _word(self, rule: Rule, module: Module, position: int) -> str:
+        word = self.declared.listed[position]
+        if not isinstance(word, str):
+            what = "no algorithm" if word is ABSENT else f"a {type(word).__name__} as its algorithm"
+            raise self._refusal(rule, module, f"entry `{self.declared.listing.texts[position]}` has {what}", "BL246", (self.declared.listing_at[position],))
+        return word
+
+    def _classified(self, rule: Rule, module: Module, word: str, evidence: tuple[str, ...], note: str) -> Answer:
+        chosen = self.reading.format
+        for row in chosen.algorithms if chosen is not None else ():
+            if row.kinds and module.kind not in row.kinds:
+                continue
+            if (row.words and word not in row.words) or (row.when is not None and not self._holds(row.when)):
+                continue
+            if row.outcome.refusal is not None:
+                raise self._refusal(rule, module, row.outcome.refusal, "BL247", evidence)
+            return self._answer(rule, row.outcome.algorithm or UNQUANTIZED, row.outcome.activations, evidence, note)
+        raise self._refusal(rule, module, f"algorithm `{word}` is not supported for {module.kind} modules", "BL247", evidence)
+
+    # --- groups -------------------------------------------------------------
+
+    def _take_group(self, rule: Rule, match: t.Match, module: Module, names: list[str]) -> tuple[Answer | None, str]:
+        entries = self.declared.groups
+        hits = self.find(match, entries, names)
+        found = [h for h in hits if h.positions]
+        if not found:
+            return None, f"no target matches ({len(entries)} targets)"
+        quantifier = match.quantifier or "any"
+        if quantifier in ("all", "all_or_refuse", "agree") and len(found) < len(hits):
+            if quantifier == "all":
+                return None, f"{len(found)} of {len(hits)} shards have a target"
+            raise self._refusal(rule, module, f"some but not all shards of `{module.path}` have a target", "BL244", tuple(self.declared.group_at[h.first] for h in found))
+        answers = [self._scheme(rule, module, h.first, entries) for h in (found if quantifier in ("agree", "all_or_refuse") else found[:1])]
+        if len({(a.algorithm, a.activations) for a in answers}) > 1:
+            pairs = ", ".join(f"{h.tried[0].rpartition('.')[2]} {a.algorithm}" for h, a in zip(found, answers, strict=True))
+            raise self._refusal(rule, module, f"`{module.path}` is declared with more than one scheme: {pairs}", "BL245", tuple(self.declared.group_at[h.first] for h in found))
+        self.matched.update(("groups", h.first) for h in found)
+        return answers[0], ""
+
+    def _scheme(self, rule: Rule, module: Module, position: int, entries: Entries) -> Answer:
+        group, place = self.declared.group_of[position], self.declared.group_at[position]
+        outer = self.reading.scope
+        scope = Scope(group, {**outer.roots, "block": self.reading.block or {}}, outer.lets, place)
+        scope.values = outer.values
+        chosen = self.reading.format
+        for row in chosen.schemes if chosen is not None else ():
+            if (row.kinds and module.kind not in row.kinds) or (row.when is not None and not evaluate(row.when, scope)):
+                continue
+            if row.outcome.refusal is not None:
+                raise self._refusal(rule, module, row.outcome.refusal, "BL247", (place,))
+            return self._answer(rule, row.outcome.algorithm or UNQUANTIZED, row.outcome.activations, (place,), f"target `{entries.texts[position]}`")
+        raise self._refusal(rule, module, "no scheme fits the group that targets it", "BL247", (place,))
+
+
+def _shown(hits: list[Hit]) -> str:
+    names = [h.tried[0] for h in hits]
+    return f"`{names[0]}`" if len(names) == 1 else ", ".join(f"`{n.rpartition('.')[2]}`" for n in names)
+
+
+_WEIGHT_ONLY: Final = ("w4a16_nvfp4", "int4_wo", "int8_wo", "mxfp4", "w8a16_fp8", UNQUANTIZED)
+
+
+def _activations(algorithm: str) -> str:
+    """Activation attribute where the rule gives none: weight-only words have none, the others are dynamic."""
+    return "none" if algorithm in _WEIGHT_ONLY else "dynamic"
+
+

@@ -1,0 +1,224 @@
+"""Entries of a list or listing, indexed so that one name is looked up without walking them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+from ..errors import CheckpointError
+from . import patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_WILD: Final = frozenset("*?[")
+_LINEAR: Final = 12
+
+
+def ancestors(name: str) -> Iterator[str]:
+    """Yield a dotted name and every ancestor, longest first."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+def suffixes(name: str) -> Iterator[str]:
+    """Yield a dotted name and every tail of it at a dot, longest first."""
+    while name:
+        yield name
+        name = name.partition(".")[2]
+
+
+class Entries:
+    """The texts of a list in order; every lookup returns the position of the first entry that matches, or -1."""
+
+    __slots__ = ("_cache", "_first", "texts")
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = list(texts)
+        self._first: dict[str, int] = {}
+        for position in range(len(self.texts) - 1, -1, -1):
+            self._first[self.texts[position]] = position
+        self._cache: dict[str, object] = {}
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def find(self, kind: str, name: str, containing: str | None = None) -> int:
+        """Look one name up.
+
+        Parameters
+        ----------
+        kind
+            A key of :data:`KINDS`.
+        containing
+            Only entries that contain this text take part.
+        """
+        if containing is not None:
+            return self._narrowed(containing, kind, name)
+        return KINDS[kind](self, name)
+
+    def _narrowed(self, containing: str, kind: str, name: str) -> int:
+        key = f"containing:{containing}"
+        if key not in self._cache:
+            positions = [i for i, e in enumerate(self.texts) if containing in e]
+            self._cache[key] = (Entries([self.texts[i] for i in positions]), positions)
+        inner, positions = self._cache[key]  # type: ignore[misc]
+        found: int = inner.find(kind, name)
+        return positions[found] if found >= 0 else -1
+
+    def exact(self, name: str) -> int:
+        """The entry is the name."""
+        return self._first.get(name, -1)
+
+    def _least(self, names: Iterator[str]) -> int:
+        found = [p for p in map(self._first.get, names) if p is not None]
+        return min(found, default=-1)
+
+    def parent(self, name: str) -> int:
+        """The entry is the name or a dotted ancestor of it."""
+        return self._least(ancestors(name))
+
+    def suffix(self, name: str) -> int:
+        """The entry is the name or a dotted tail of it."""
+        return self._least(suffixes(name))
+
+    def infix(self, name: str) -> int:
+        """The entry occurs in the name on dotted boundaries."""
+        return self._least(a for s in suffixes(name) for a in ancestors(s))
+
+    def dotted(self, name: str) -> int:
+        """An entry with a trailing dot names a module and what is below it: ``layers.0.`` occurs in ``name.``."""
+        found = [p for p in (self.substring(name + "."),) if p >= 0 and self.texts[p].endswith(".")]
+        return min(found, default=-1)
+
+    def within(self, name: str) -> int:
+        """The name occurs in the entry, with no boundary."""
+        return self._position_in_blob(name)
+
+    def holds(self, name: str) -> int:
+        """Same as :meth:`within`: the first entry that contains the name."""
+        return self._position_in_blob(name)
+
+    def _position_in_blob(self, name: str) -> int:
+        if "blob" not in self._cache:
+            starts, total = [], 0
+            for text in self.texts:
+                starts.append(total)
+                total += len(text) + 1
+            self._cache["blob"] = ("\n".join(self.texts), starts)
+        blob, starts = self._cache["blob"]  # type: ignore[misc]
+        if not self.texts:
+            return -1
+        at = blob.find(name)
+        return bisect_left(starts, at + 1) - 1 if at >= 0 else -1
+
+    def substring(self, name: str) -> int:
+        """The entry occurs in the name, with no boundary."""
+        if len(self.texts) > _LINEAR and not self._filter("substring", self._literals)(name):
+            return -1
+        return next((i for i, e in enumerate(self.texts) if e in name), -1)
+
+    def _literals(self) -> Callable[[str], bool]:
+        import re
+
+        return patterns.any_of([re.escape(e) for e in self._first])
+
+    def _filter(self, key: str, build: Callable[[], Callable[[str], bool]]) -> Callable[[str], bool]:
+        if key not in self._cache:
+            self._cache[key] = build()
+        return self._cache[key]  # type: ignore[return-value]
+
+    def glob(self, name: str) -> int:
+        """The entry matches the whole name as a shell pattern."""
+        wild = self._wild()
+        literal = self._first.get(name, -1)
+        if literal >= 0 and _WILD & set(self.texts[literal]):
+            literal = -1
+        if not wild:
+            return literal
+        if len(wild) > _LINEAR and not self._filter("glob", self._globs)(name):
+            return literal
+        found = next((i for i, test in wild if test(name)), -1)
+        return found if literal < 0 or 0 <= found < literal else literal
+
+    def _wild(self) -> list[tuple[int, Callable[[str], bool]]]:
+        if "wild" not in self._cache:
+            self._cache["wild"] = [(i, patterns.glob(e)) for i, e in enumerate(self.texts) if _WILD & set(e)]
+        return self._cache["wild"]  # type: ignore[return-value]
+
+    def _globs(self) -> Callable[[str], bool]:
+        return patterns.any_of([f"^{patterns.glob_to_regex(self.texts[i])}$" for i, _ in self._wild()])
+
+    def regex(self, name: str) -> int:
+        """A ``re:`` entry matches from the start of the name."""
+        return self._regex("re:", False, name)
+
+    def regex_full(self, name: str) -> int:
+        """A ``re:`` entry matches the whole name."""
+        return self._regex("re:", True, name)
+
+    def pattern(self, name: str) -> int:
+        """Every entry is a regular expression, matched from the start of the name."""
+        return self._regex("", False, name)
+
+    def star(self, name: str) -> int:
+        """Every entry is a regular expression in which ``*`` means any text, matched in full."""
+        key = "star"
+        if key not in self._cache:
+            self._cache[key] = [(i, _compiled(e.replace("*", ".*"), True)) for i, e in enumerate(self.texts)]
+        tests: list[tuple[int, Callable[[str], bool]]] = self._cache[key]  # type: ignore[assignment]
+        return next((i for i, test in tests if test(name)), -1)
+
+    def _regex(self, lead: str, full: bool, name: str) -> int:
+        key = f"regex:{lead}:{full}"
+        if key not in self._cache:
+            self._cache[key] = [(i, _compiled(e[len(lead) :], full)) for i, e in enumerate(self.texts) if e.startswith(lead)]
+        tests: list[tuple[int, Callable[[str], bool]]] = self._cache[key]  # type: ignore[assignment]
+        return next((i for i, test in tests if test(name)), -1)
+
+    def class_part(self, name: str) -> int:
+        """The entry occurs in the class name, letter case aside."""
+        lowered = name.lower()
+        return next((i for i, e in enumerate(self.texts) if e.lower() in lowered), -1)
+
+    def descendants(self, name: str) -> list[int]:
+        """Positions of the entries below a name, in list order."""
+        if "sorted" not in self._cache:
+            order = sorted(range(len(self.texts)), key=self.texts.__getitem__)
+            self._cache["sorted"] = ([self.texts[i] for i in order], order)
+        keys, order = self._cache["sorted"]  # type: ignore[misc]
+        low = bisect_left(keys, name + ".")
+        high = bisect_left(keys, name + "/", low)
+        return sorted(order[low:high])
+
+    def descendant(self, name: str) -> int:
+        """The first entry below the name."""
+        found = self.descendants(name)
+        return found[0] if found else -1
+
+
+def _compiled(pattern: str, full: bool) -> Callable[[str], bool]:
+    try:
+        return patterns.matcher(pattern, full)
+    except patterns.BadPatternError as error:
+        raise CheckpointError("BL251", f"pattern `{pattern[:80]}` is no regular expression: {error}", help="the engine fails on it too; repair the checkpoint") from error
+
+
+KINDS: Final[dict[str, Callable[[Entries, str], int]]] = {
+    "exact": Entries.exact,
+    "parent": Entries.parent,
+    "suffix": Entries.suffix,
+    "infix": Entries.infix,
+    "dotted": Entries.dotted,
+    "within": Entries.within,
+    "holds": Entries.holds,
+    "substring": Entries.substring,
+    "glob": Entries.glob,
+    "regex": Entries.regex,
+    "regex_full": Entries.regex_full,
+    "pattern": Entries.pattern,
+    "star": Entries.star,
+    "class_part": Entries.class_part,
+    "descendant": Entries.descendant,
+}

@@ -1,0 +1,404 @@
+"""A loader file applied to a checkpoint: which metadata is read, which format it is, what it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import CheckpointError, RuleError
+from ..grammar import tree as t
+from ..grammar.diagnostics import nearest
+from .checkpoint import QUANT_FILES, Checkpoint
+from .entries import Entries
+from .expressions import ABSENT, Scope, descend, evaluate
+from .metadata import pointer, sane_name
+from .versions import holds, known_version
+
+if TYPE_CHECKING:
+    from ..rules.library import Library, RuleFile
+    from .naming import Mapper
+
+UNQUANTIZED: Final = "bf16"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One step of a chain, with where it is written."""
+
+    step: t.Step
+    file: str
+
+    @property
+    def place(self) -> str:
+        """``loaders/vllm.rules:23``."""
+        return f"{self.file}:{self.step.at.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderFormat:
+    """One metadata format as a loader reads it."""
+
+    name: str
+    when: t.Expr | None
+    file: str
+    line: int
+    lets: Mapping[str, t.Expr]
+    checks: tuple[tuple[t.Refuse | t.Report, str], ...]
+    sources: tuple[t.Source, ...]
+    algorithms: tuple[t.Algorithm, ...]
+    schemes: tuple[t.Scheme, ...]
+    kv_cache: tuple[t.KvCache, ...]
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """A loader file compiled for one version."""
+
+    name: str
+    version: str
+    reads: tuple[t.Read, ...]
+    lets: Mapping[str, t.Expr]
+    checks: tuple[tuple[t.Refuse | t.Report, str], ...]
+    formats: tuple[LoaderFormat, ...]
+    builtin: Mapping[str, tuple[str, ...]]
+    aliases: tuple[t.Alias, ...]
+
+    def spellings(self, path: str) -> tuple[str, ...]:
+        """Return a module path and the other spellings under which listings are searched, in order."""
+        out = [path]
+        for alias in self.aliases:
+            other = _alias(alias, path)
+            if other is not None and other not in out:
+                out.append(other)
+        return tuple(out)
+
+
+def _alias(alias: t.Alias, path: str) -> str | None:
+    if alias.path.startswith("*"):
+        tail = alias.path[1:]
+        return path[: -len(tail)] + alias.other[1:] if path.endswith(tail) and alias.other.startswith("*") else alias.other if path.endswith(tail) else None
+    return alias.other + path[len(alias.path) :] if path.startswith(alias.path) else None
+
+
+@dataclass(slots=True)
+class Declarations:
+    """What the chosen metadata says, in loader-side spelling.
+
+    Attributes
+    ----------
+    exclusions, listing, groups
+        Indexed texts, with the JSON pointer of each in ``pointers``.
+    values
+        For the listing: the raw algorithm word of each entry; for groups: the group of each target.
+    """
+
+    exclusions: Entries
+    exclusion_at: list[str]
+    listing: Entries
+    listing_at: list[str]
+    listed: list[Any]
+    groups: Entries
+    group_at: list[str]
+    group_of: list[Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Reading:
+    """A checkpoint as one loader reads it."""
+
+    loader: Loader
+    block: Mapping[str, Any] | None
+    at: str
+    format: LoaderFormat | None
+    scope: Scope
+    findings: list[tuple[str, str]] = field(default_factory=list)
+
+
+def compile_loader(library: Library, name: str, version: str) -> Loader:
+    """Compile a loader file for a version (empty: the newest it describes).
+
+    Raises
+    ------
+    UsageError
+        BL220 unknown loader, BL222 unknown version.
+    """
+    head, _ = library.loader(name)
+    return _compiled(library.files, name, known_version(name, version, head.versions), _Holder(library))
+
+
+class _Holder:
+    """Carries a library past ``lru_cache`` without taking part in the key."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Holder)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=64)
+def _compiled(files: tuple[RuleFile, ...], name: str, version: str, holder: _Holder) -> Loader:  # noqa: ARG001 - files key the cache
+    _, placed = holder.library.loader(name)
+    alive = [p for p in placed if not isinstance(p.item, t.Statement) or holds(p.item, version)]
+    chains = {p.item.name: (p.item, p.file) for p in alive if isinstance(p.item, t.Chain)}
+    items = [p.item for p in alive]
+    formats = tuple(_format(p.item, p.file, version, chains) for p in alive if isinstance(p.item, t.Format))
+    return Loader(
+        name,
+        version,
+        tuple(i for i in items if isinstance(i, t.Read)),
+        {i.name: i.value for i in items if isinstance(i, t.Let)},
+        tuple((p.item, p.file) for p in alive if isinstance(p.item, (t.Refuse, t.Report))),
+        formats,
+        {i.name: i.shards for i in items if isinstance(i, t.Builtin)},
+        tuple(i for i in items if isinstance(i, t.Alias)),
+    )
+
+
+def _format(node: t.Format, file: str, version: str, chains: Mapping[str, tuple[t.Chain, str]]) -> LoaderFormat:
+    items = [i for i in node.items if not isinstance(i, t.Statement) or holds(i, version)]
+    rules: list[Rule] = []
+    checks: list[tuple[t.Refuse | t.Report, str]] = []
+    for item in items:
+        if isinstance(item, t.Use):
+            rules += _chain(item, file, version, chains, ())
+        elif isinstance(item, (t.Leave, t.Exclude, t.Take, t.Default)):
+            rules.append(Rule(item, file))
+        elif isinstance(item, t.Refuse) and (item.kinds or _about_module(item.when)):
+            rules.append(Rule(item, file))
+        elif isinstance(item, (t.Refuse, t.Report)):
+            checks.append((item, file))
+    return LoaderFormat(
+        node.name,
+        node.when,
+        file,
+        node.at.line,
+        {i.name: i.value for i in items if isinstance(i, t.Let)},
+        tuple(checks),
+        tuple(i for i in items if isinstance(i, t.Source)),
+        tuple(r for i in items if isinstance(i, t.Algorithms) for r in i.rows if holds(r, version)),
+        tuple(r for i in items if isinstance(i, t.Schemes) for r in i.rows if holds(r, version)),
+        tuple(i for i in items if isinstance(i, t.KvCache)),
+        tuple(rules),
+    )
+
+
+MODULE_NAMES: Final = frozenset({"path", "name", "kind", "class", "fused", "layer", "part", "stack", "shape_out", "shape_in"})
+
+
+def _about_module(node: t.Expr | None) -> bool:
+    from .expressions import names_used
+
+    return node is not None and bool(names_used(node, {}) & MODULE_NAMES)
+
+
+def _chain(use: t.Use, file: str, version: str, chains: Mapping[str, tuple[t.Chain, str]], seen: tuple[str, ...]) -> list[Rule]:
+    if use.chain not in chains:
+        raise RuleError("BL110", f"unknown chain `{use.chain}`", place=f"{file}:{use.at.line}", help=nearest(use.chain, chains) or "define it with `chain NAME { ... }`")
+    if use.chain in seen:
+        raise RuleError("BL116", f"chain `{use.chain}` uses itself", place=f"{file}:{use.at.line}", help="break the circle")
+    chain, where = chains[use.chain]
+    out: list[Rule] = []
+    for step in chain.steps:
+        if isinstance(step, t.Use):
+            out += _chain(step, where, version, chains, (*seen, use.chain))
+        elif not isinstance(step, t.Statement) or holds(step, version):
+            out.append(Rule(step, where))
+    return out
+
+
+# --- reading ----------------------------------------------------------------
+
+
+def _scope(loader: Loader, checkpoint: Checkpoint, block: Mapping[str, Any] | None, file: str, lets: Mapping[str, t.Expr]) -> Scope:
+    roots: dict[str, Any] = {"config": checkpoint.config, "block": block if block is not None else {}}
+    for name in QUANT_FILES:
+        document = checkpoint.files.get(name)
+        roots[name.removesuffix(".json")] = document.value if document is not None else ABSENT
+    scope = Scope(block if block is not None else {}, roots, {**loader.lets, **lets}, f"{checkpoint.name}: {file}")
+    scope.values.update({"file": file, "found": block is not None, "loader": loader.name})
+    return scope
+
+
+def read(loader: Loader, checkpoint: Checkpoint) -> Reading:
+    """Decide which metadata counts and which format it is.
+
+    A `read` without condition applies while nothing was found; one with a condition, which sees what was found so far,
+    replaces it.
+
+    Raises
+    ------
+    CheckpointError
+        BL240 the loader refuses the metadata (its own words in the message), BL241 no format of this loader fits.
+    """
+    block: Mapping[str, Any] | None = None
+    file, at = "config.json", "config.json#"
+    for statement in loader.reads:
+        if statement.when is None:
+            if block is not None:
+                continue
+        elif not evaluate(statement.when, _scope(loader, checkpoint, block, file, {})):
+            continue
+        document = checkpoint.files.get(statement.file)
+        found = descend(document.value, statement.path or "") if document is not None else ABSENT
+        if found is ABSENT or found is None:
+            continue
+        if not isinstance(found, dict):
+            raise CheckpointError(
+                "BL242",
+                f"`{statement.path}` is a {type(found).__name__}, not an object",
+                place=f"{checkpoint.name}: {statement.file}#{pointer(*(statement.path or '').split('.'))}",
+                help="repair the checkpoint's metadata",
+            )
+        block, file = found, statement.file
+        at = statement.file + "#" + (pointer(*statement.path.split(".")) if statement.path else "")
+    scope = _scope(loader, checkpoint, block, file, {})
+    reading = Reading(loader, block, at, None, scope)
+    check(reading, loader.checks)
+    chosen = next((f for f in loader.formats if (f.when is None or evaluate(f.when, scope)) and (block is not None or f.when is not None)), None)
+    if chosen is None:
+        if block is None:
+            return reading
+        method = block.get("quant_method")
+        raise CheckpointError(
+            "BL241",
+            f"{loader.name} {loader.version} knows no quantization method `{method}`" if method else f"{loader.name} {loader.version} does not recognise the quantization metadata",
+            place=f"{checkpoint.name}: {at}",
+            help="`bitlane rules list` shows the formats; a new one is a `format` block in the loader file",
+        )
+    reading.format = chosen
+    reading.scope = _scope(loader, checkpoint, block, file, chosen.lets)
+    check(reading, chosen.checks)
+    return reading
+
+
+def check(reading: Reading, checks: tuple[tuple[t.Refuse | t.Report, str], ...]) -> None:
+    """Run `refuse` and `report` statements that look at the metadata as a whole."""
+    for statement, file in checks:
+        if statement.when is not None and not evaluate(statement.when, reading.scope):
+            continue
+        if isinstance(statement, t.Report):
+            reading.findings.append((statement.code or "BL290", f"{statement.message}"))
+            continue
+        raise CheckpointError(
+            statement.code or "BL240",
+            statement.message,
+            place=f"{reading.scope.place} (by {file}:{statement.at.line})",
+            help=f"{reading.loader.name} {reading.loader.version} refuses this checkpoint; compare other loaders with `bitlane diff`",
+        )
+
+
+def _source_value(reading: Reading, kind: str) -> tuple[t.Source | None, Any, str]:
+    """Return the source statement in force, the value it names and the value's place."""
+    chosen = reading.format
+    if chosen is None or reading.block is None:
+        return None, ABSENT, reading.at
+    for source in chosen.sources:
+        if source.kind != kind or (source.when is not None and not evaluate(source.when, reading.scope)):
+            continue
+        for path in source.paths:
+            value, at = _locate(reading, path)
+            if value is not ABSENT and (value or len(source.paths) == 1):
+                return source, value, at
+        return source, ABSENT, reading.at
+    return None, ABSENT, reading.at
+
+
+def _locate(reading: Reading, path: str) -> tuple[Any, str]:
+    """Return what a path names and where it stands; first names of roots leave the block."""
+    head, _, rest = path.partition(".")
+    roots = reading.scope.roots
+    if head == "config":
+        return descend(roots["config"], rest), "config.json#" + pointer(*rest.split("."))
+    if head in roots and head != "block":
+        return descend(roots[head], rest), f"{head}.json#" + pointer(*rest.split("."))
+    return descend(reading.block or {}, path), reading.at + pointer(*path.split("."))
+
+
+def evidence_at(reading: Reading, paths: tuple[str, ...]) -> list[str]:
+    """Return pointers of those paths that are there; the block itself when none is."""
+    found = [at for value, at in (_locate(reading, p) for p in paths) if value is not ABSENT]
+    return found[:1] or [reading.at]
+
+
+def declarations(reading: Reading, mapper: Mapper) -> Declarations:
+    """Read the lists of the chosen format and rename their entries as the loader does."""
+    texts, places = _exclusions(reading, mapper)
+    listing, listing_at, listed = _listing(reading, mapper)
+    targets, group_at, group_of = _groups(reading, mapper)
+    return Declarations(Entries(texts), places, Entries(listing), listing_at, listed, Entries(targets), group_at, group_of)
+
+
+def _rename(text: str, source: t.Source, mapper: Mapper) -> str:
+    if "unmapped" in source.flags or ("dotted_only" in source.flags and ("." not in text or text.startswith("re:"))):
+        return text
+    return mapper.apply(text)
+
+
+def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]:
+    source, value, at = _source_value(reading, "exclusions")
+    if source is None or value is ABSENT or value is None:
+        return [], []
+    if isinstance(value, dict):
+        value = list(value)
+    if not isinstance(value, list):
+        raise CheckpointError("BL243", f"the exclusion list is a {type(value).__name__}, not a list", place=at, help="repair the checkpoint's metadata")
+    texts: list[str] = []
+    places: list[str] = []
+    for number, entry in enumerate(value):
+        if not sane_name(entry):
+            reading.findings.append(("BL291", f"entry {number} of the exclusion list at {at} is no printable name of at most 512 characters; it matches nothing"))
+            continue
+        split = "split_stars" in source.flags and bool(mapper) and len(entry) >= 2 and entry.endswith("*") and entry[-2] != "."
+        for text in (entry[:-1], entry[:-1] + ".*") if split else (entry,):
+            texts.append(_rename(text, source, mapper))
+            places.append(f"{at}/{number}")
+    return texts, places
+
+
+def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], list[Any]]:
+    source, value, at = _source_value(reading, "listing")
+    if source is None or value is ABSENT or value is None:
+        return [], [], []
+    if not isinstance(value, dict):
+        raise CheckpointError("BL243", f"the listing is a {type(value).__name__}, not an object", place=at, help="repair the checkpoint's metadata")
+    texts, places, algorithms = [], [], []
+    bare = mapper if "unmapped" not in source.flags else None
+    key, upper = source.key or "", "upper" in source.flags
+    for name, entry in value.items():
+        if not sane_name(name):
+            reading.findings.append(("BL291", f"a key of the listing at {at} is no printable name of at most 512 characters; it matches nothing"))
+            continue
+        texts.append(bare.apply(name) if bare else name)
+        places.append(name)
+        word = entry.get(key, ABSENT) if isinstance(entry, dict) else entry
+        algorithms.append(word.upper() if upper and isinstance(word, str) else word)
+    return texts, [f"{at}{pointer(n)}" for n in places], algorithms
+
+
+def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], list[Mapping[str, Any]]]:
+    source, value, at = _source_value(reading, "groups")
+    if source is None or value is ABSENT or value is None:
+        return [], [], []
+    if isinstance(value, list):
+        value = {str(n): g for n, g in enumerate(value)}
+    if not isinstance(value, dict):
+        raise CheckpointError("BL243", f"the groups are a {type(value).__name__}, not an object", place=at, help="repair the checkpoint's metadata")
+    where: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for name, group in value.items():
+        targets = group.get(source.key or "targets") if isinstance(group, dict) else None
+        if not isinstance(targets, list):
+            raise CheckpointError("BL243", f"group `{name}` has no list of targets", place=f"{at}{pointer(name)}", help="repair the checkpoint's metadata")
+        for number, target in enumerate(targets):
+            if not sane_name(target):
+                reading.findings.append(("BL291", f"target {number} of group `{name}` is no printable name; it matches nothing"))
+                continue
+            # A repeated target keeps its place in the order and takes the later group.
+            where[_rename(target, source, mapper)] = (f"{at}{pointer(name, source.key or 'targets', number)}", group)
+    return list(where), [w[0] for w in where.values()], [w[1] for w in where.values()]
