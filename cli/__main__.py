@@ -1,0 +1,5 @@
+"""``python -m bitlane.cli``."""
+
+from . import main
+
+main()

@@ -1,0 +1,77 @@
+"""``bitlane buckets``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..resolver.api import resolve
+from ..resolver.buckets import Parallel, WeightBytes, buckets, weight_bytes
+from ..resolver.lanes import Lanes
+from ..resolver.resolution import Resolution
+from ..rules.library import find
+from . import options
+from .render import colour, table
+
+
+@click.command("buckets")
+@options.checkpoint
+@options.target
+@options.parallel
+@options.modes
+@click.option("--weights", is_flag=True, help="Stored weight bytes per operation and GPU instead of shapes.")
+@options.as_json
+def command(
+    checkpoint: str,
+    rules: tuple[Path, ...],
+    models: tuple[Path, ...],
+    loader: str,
+    system: str,
+    tp: int,
+    ep: int,
+    dp: int,
+    moe_tp: int,
+    gemm_mode: str | None,
+    moe_mode: str | None,
+    weights: bool,
+    as_json: bool,
+) -> None:
+    """Group the layers of CHECKPOINT into priced operations: one bucket per operation, lane and shape on one rank."""
+    answer = resolve(checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode))
+    split = Parallel.of(tp, ep, dp, moe_tp=moe_tp)
+    if weights:
+        _weights(answer, split, rules, as_json)
+        return
+    found = buckets(answer, split)
+    if as_json:
+        import msgspec
+
+        rows = [
+            {"op": b.op, "kind": b.kind, "lane": b.lane, "algorithm": b.algorithm, "layers": b.layers, "shape": dict(b.shape), "rows": b.rows, "modules": list(b.modules)}
+            for b in found
+        ]
+        click.echo(msgspec.json.encode({"schema": "bitlane.buckets/1", "checkpoint": answer.checkpoint.name, "buckets": rows}).decode())
+        return
+    lines = [[b.op, b.kind, colour(b.lane, b.algorithm), str(b.layers), "  ".join(f"{k} {v}" for k, v in b.shape.items())] for b in found]
+    click.echo(table(["op", "kind", "lane", "layers", "shape per rank"], lines, frozenset({3})))
+
+
+def per_lane(answer: Resolution, rules: tuple[Path, ...]) -> dict[str, float]:
+    """Bytes per weight of every lane that the resolution uses."""
+    lanes = Lanes(find(rules), answer.loader, answer.version, answer.system.sm, answer.system.name)
+    return {lane: lanes.bytes_per_weight(lane) for lane in {r.lane.lane for r in answer.rows}}
+
+
+def _weights(answer: Resolution, split: Parallel, rules: tuple[Path, ...], as_json: bool) -> None:
+    found: list[WeightBytes] = weight_bytes(answer, per_lane(answer, rules), split)
+    total = sum(w.bytes for w in found)
+    if as_json:
+        import msgspec
+
+        rows = [{"op": w.op, "lane": w.lane, "modules": w.layers, "weights": w.weights, "bytes": w.bytes} for w in found]
+        click.echo(msgspec.json.encode({"schema": "bitlane.weights/1", "checkpoint": answer.checkpoint.name, "bytes": total, "ops": rows}).decode())
+        return
+    lines = [[w.op, w.lane, str(w.layers), f"{w.weights:,}", f"{w.bytes / (1 << 30):.3f}"] for w in found]
+    click.echo(table(["op", "lane", "modules", "weights", "GiB"], lines, frozenset({2, 3, 4})))
+    click.echo(f"\n  {total / (1 << 30):.2f} GiB per GPU at tp {split.tp}, ep {split.moe_ep}, scales included")
