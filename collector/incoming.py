@@ -53,7 +53,7 @@ def read_collections(folder: Path, known: frozenset[str], disk: Disk = REAL_DISK
     folder
         Either kind of folder.
     known
-        Part names and event ids that are merged already; they are left out.
+        Event ids and ``<run>/<part>`` names that are merged already; they are left out.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def _from_run(folder: Path, identity: runfile.RunIdentity, known: frozenset[str]
     progress = runfile.progress_of(state.records)
     fresh: dict[str, dict[str, Part]] = {}
     for part in committed(state.records):
-        if part.name not in known:
+        if f"{identity.run_id}/{part.name}" not in known:
             fresh.setdefault(part.table, {})[part.name] = part
     return [
         _run_collection(folder, identity, table, list(parts.values()), progress, disk)
@@ -116,6 +116,7 @@ def _run_collection(
         status="complete" if len(progress.done) == identity.planned else "partial",
         failures=len(failures),
         provenance=identity.provenance,
+        run=identity.run_id,
         parts=names,
         kernels=kernel_counts(rows),
     )

@@ -143,7 +143,9 @@ def merge(
 
 def _merged_names(root: Root) -> frozenset[str]:
     events = [event for meta in _sidecars(root) for event in meta.collections]
-    return frozenset(name for event in events for name in (event.id, *event.parts))
+    # Two runs may measure the very same values, so a part's content does not name it across runs.
+    names = [f"{event.run}/{part}" for event in events for part in event.parts]
+    return frozenset([*names, *(event.id for event in events)])
 
 
 def _sidecars(root: Root) -> list[sidecar.Sidecar]:

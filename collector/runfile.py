@@ -35,6 +35,8 @@ class RunIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Digest of the sorted case ids of the plan, and how many cases it has.
     seed
         Seed of all synthetic weights and inputs.
+    run_id
+        Name of the run, drawn when it starts; the one field that a session which continues it does not know.
     provenance
         ``collected`` on a named system, ``local`` on this very machine, ``synthetic`` when nothing was measured.
 
@@ -52,6 +54,7 @@ class RunIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plan_hash: str
     planned: int
     seed: int
+    run_id: str
     provenance: Literal["collected", "local", "synthetic"] = "collected"
     schema: str = SCHEMA
 
@@ -163,10 +166,11 @@ def refuse_other_identity(folder: Path, found: RunIdentity, wanted: RunIdentity)
     Raises
     ------
     UsageError
-        ``BL714``, naming each field that differs.
+        ``BL714``, naming each field that differs; the run's name does not count.
     """
     was, now = msgspec.structs.asdict(found), msgspec.structs.asdict(wanted)
-    changed = [f"{name} was `{_short(was[name])}`, is `{_short(now[name])}`" for name in was if was[name] != now[name]]
+    fields = [name for name in was if name != "run_id" and was[name] != now[name]]
+    changed = [f"{name} was `{_short(was[name])}`, is `{_short(now[name])}`" for name in fields]
     if changed:
         raise UsageError(
             "BL714",

@@ -73,8 +73,8 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ``partial`` when planned cases are without a row.
     failures
         Cases attempted that gave no row.
-    parts
-        Content names of the part files merged.
+    run, parts
+        Name of the run, and content names of the part files merged from it.
     kernels
         Rows per kernel that ran.
     """
@@ -95,6 +95,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replaced: int = 0
     failures: int = 0
     provenance: Literal["collected", "local", "synthetic"] = "collected"
+    run: str = ""
     parts: tuple[str, ...] = ()
     kernels: dict[str, int] = {}
     note: str = ""

@@ -57,6 +57,7 @@ def identity(**changes: object) -> runfile.RunIdentity:
         "plan_hash": case_plan_hash(["a"]),
         "planned": 1,
         "seed": 0,
+        "run_id": "run",
         "provenance": "local",
     }
     return runfile.RunIdentity(**{**fields, **changes})  # type: ignore[arg-type]
@@ -64,7 +65,7 @@ def identity(**changes: object) -> runfile.RunIdentity:
 
 def case_names(rows: pa.Table) -> list[str]:
     return [
-        f"gemm/{row['quant_mode']}/m={row['m_tokens']},n={row['n_out_features']},k={row['k_in_features']}"
+        f"gemm/{row['quant_mode']}/n={row['n_out_features']},k={row['k_in_features']},m={row['m_tokens']}"
         for row in rows.to_pylist()
     ]
 
@@ -79,7 +80,7 @@ def write_run(
 ) -> Path:
     """A run folder with one part per batch."""
     names = [name for batch in batches for name in case_names(batch)]
-    changes = {"plan_hash": case_plan_hash(names), "planned": len(set(names)), **changes}
+    changes = {"run_id": str(folder), "plan_hash": case_plan_hash(names), "planned": len(set(names)), **changes}
     if not disk.exists(folder / runfile.IDENTITY):
         runfile.write_identity(folder, identity(**changes), disk)
     log = Journal(folder / parts.JOURNAL, disk)

@@ -76,7 +76,7 @@ def test_a_run_becomes_a_table_with_provenance(tmp_path):
     assert (meta.rows, len(meta.collections)) == (2, 1)
     event = meta.collections[0]
     assert (event.rows, event.status, event.kernels, len(event.parts)) == (2, "complete", {"numpy.matmul": 2}, 2)
-    ids = "gemm/bfloat16/m=1,n=64,k=32\ngemm/bfloat16/m=2,n=64,k=32\n"
+    ids = "gemm/bfloat16/n=64,k=32,m=1\ngemm/bfloat16/n=64,k=32,m=2\n"
     assert event.case_plan_hash == hashlib.sha256(ids.encode()).hexdigest()
     assert (report.merged[0].added, report.merged[0].replaced, report.notices) == (2, 0, ())
 
@@ -340,3 +340,15 @@ def test_the_table_is_the_newest_row_of_each_key_whatever_the_order_of_merges(tm
     meta = sidecar.read(base / "root", "gemm")
     assert meta is not None
     assert meta.rows == len(expected) == sum(event.rows - event.replaced for event in meta.collections)
+
+
+def test_two_runs_with_the_very_same_values_are_two_runs(tmp_path):
+    """Found by the property above: the second run was taken for the first, so its newer rows did not count."""
+    root = tmp_path / "root"
+    for number, latency in enumerate((0.5, 0.7, 0.5)):
+        run = write_run(tmp_path / f"run{number}", [gemm_rows([(1, 64, 32, latency)])], at=f"2026-01-0{number + 1}")
+        merge([run], root)
+    assert values(root) == {(1, 64, 32): 0.5}
+    meta = sidecar.read(root, "gemm")
+    assert meta is not None
+    assert len(meta.collections) == 3

@@ -87,6 +87,7 @@ def new_run(folder: Path) -> None:
             plan_hash=case_plan_hash(["a"]),
             planned=1,
             seed=0,
+            run_id=str(folder),
             provenance="synthetic",
         ),
     )
