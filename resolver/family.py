@@ -134,6 +134,7 @@ class _Lib:
 def _compiled(files: tuple[RuleFile, ...], file: RuleFile, architecture: str, loader: str, version: str, lib: _Lib) -> Family:  # noqa: ARG001 - files key the cache
     head, placed = lib.library.family(file)
     items = [p.item for p in placed if not isinstance(p.item, t.Statement) or holds(p.item, version)]
+    _check_names(items, head.name, file.label, loader)
     known = Scope({"architecture": architecture, "loader": loader})
     rules = _naming(items, loader, version, known)
     renames = [r for r in rules if isinstance(r, t.Rename)]
@@ -160,6 +161,18 @@ def _compiled(files: tuple[RuleFile, ...], file: RuleFile, architecture: str, lo
     lets.update({r.name: r.value for r in rules if isinstance(r, t.Let)})
     requires = tuple(i for i in items if isinstance(i, t.Require))
     return Family(head.name, file.label, loader, version, scopes, tuple(stacks), requires, lets, declared, paths, packed, architecture)
+
+
+def _check_names(items: list[t.Item], family: str, label: str, loader: str) -> None:
+    """Refuse a loader whose names for this family nobody has written down: checkpoint names would pass for its own."""
+    told = sorted({n.loader for n in items if isinstance(n, t.Names)} - {"checkpoint"})
+    if told and loader not in (*told, "spec"):
+        raise CheckpointError(
+            "BL231",
+            f"family `{family}` does not say how {loader} names and fuses its modules",
+            place=label,
+            help=f"add `names {loader}` in an overlay (`extend family {family}`); told: {', '.join(told)}",
+        )
 
 
 def _naming(items: list[t.Item], loader: str, version: str, known: Scope) -> list[t.Rename | t.Fuse | t.Never | t.Let]:
