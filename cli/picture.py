@@ -29,7 +29,8 @@ _CELL, _ROW, _LEFT, _TOP = 12, 18, 260, 48
 
 def svg(answer: Resolution) -> str:
     """Draw layers against modules."""
-    rows = [r for r in answer.rows if r.module.priced and r.module.layer >= 0]
+    shown = {s.name for s in answer.family.stacks if s.priced}
+    rows = [r for r in answer.rows if r.module.stack in shown and r.module.layer >= 0]
     names = list(dict.fromkeys(fold(r) for r in rows))
     layers = max((r.module.layer for r in rows), default=-1) + 1
     used = list(dict.fromkeys(r.answer.algorithm for r in rows))
