@@ -164,6 +164,11 @@ def _match(node: Any) -> t.Match:
     )
 
 
+def _also(node: Any) -> t.Also:
+    old, new = _strings(node)
+    return t.Also(at=span(node), old=old, new=new, raw=_tokens(node, "ALSO")[0] == "also_raw")
+
+
 def _source(kind: str) -> Callable[[Any], t.Source]:
     def build_source(node: Any) -> t.Source:
         keys = _tokens(node)
@@ -173,6 +178,7 @@ def _source(kind: str) -> Callable[[Any], t.Source]:
             paths=tuple(_tokens(_find(node, "source_path"))),
             key=keys[0] if keys else None,
             flags=tuple(_tokens(node, "SOURCE_FLAG")),
+            also=tuple(_also(c) for c in node.children if _is_tree(c) and c.data == "also"),
         )
 
     return build_source

@@ -136,13 +136,25 @@ class Alias(Statement, frozen=True, kw_only=True, tag="alias"):
     other: str
 
 
+class Also(Node, frozen=True, kw_only=True, tag="also"):
+    """An entry that starts with ``old`` counts once more with ``new`` in its place; ``raw``: before it is renamed."""
+
+    old: str
+    new: str
+    raw: bool = False
+
+
 class Source(Guarded, frozen=True, kw_only=True, tag="source"):
-    """Where exclusions, a listing or groups stand; the first present path of the first true source counts."""
+    """Where exclusions, a listing or groups stand; the first present path of the first true source counts.
+
+    Groups without a ``key`` are targeted by their own names.
+    """
 
     kind: Literal["exclusions", "listing", "groups"]
     paths: tuple[str, ...]
     key: str | None = None
     flags: tuple[str, ...] = ()
+    also: tuple[Also, ...] = ()
 
 
 class KvCache(Guarded, frozen=True, kw_only=True, tag="kv_cache"):

@@ -197,6 +197,8 @@ class Chooser:
         match on:
             case "path":
                 return [module.path]
+            case "name":
+                return [module.name]
             case "shards":
                 return self._shards(module, self.packed)
             case "builtin":
@@ -215,7 +217,7 @@ class Chooser:
             case "class":
                 return [module.cls]
             case _:
-                raise CheckpointError("BL110", f"unknown target `{on}`", help="path, shards, builtin, checkpoint, parent, ancestors, parts, expert0 or class")
+                raise CheckpointError("BL110", f"unknown target `{on}`", help="path, name, shards, builtin, checkpoint, parent, ancestors, parts, expert0 or class")
 
     @staticmethod
     def _shards(module: Module, packed: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -333,7 +335,11 @@ class Chooser:
 
     def _take_group(self, rule: Rule, match: t.Match, module: Module, names: list[str]) -> tuple[Answer | None, str]:
         entries = self.declared.groups
-        hits = self.find(match, entries, names)
+        if match.named:
+            # Targets that count by their own wording, whatever module it is.
+            hits = [Hit([p] if (p := entries.exact(n)) >= 0 else [], (n,)) for n in match.named]
+        else:
+            hits = self.find(match, entries, names)
         found = [h for h in hits if h.positions]
         if not found:
             return None, f"no target matches ({len(entries)} targets)"
@@ -353,7 +359,7 @@ class Chooser:
         group, place = self.declared.group_of[position], self.declared.group_at[position]
         outer = self.reading.scope
         scope = Scope(group, {**outer.roots, "block": self.reading.block or {}}, outer.lets, place)
-        scope.values = outer.values
+        scope.values = {**outer.values, "target": entries.texts[position]}
         chosen = self.reading.format
         for row in chosen.schemes if chosen is not None else ():
             if (row.kinds and module.kind not in row.kinds) or (row.when is not None and not evaluate(row.when, scope)):

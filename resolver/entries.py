@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError
 from . import patterns
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _WILD: Final = frozenset("*?[")
+_SPECIAL: Final = frozenset("*+?^$()[]{}|\\")
+_PLAIN: Final = re.compile(r"[\w./ -]*")
 _LINEAR: Final = 12
 
 
@@ -39,7 +42,7 @@ class Entries:
         self._first: dict[str, int] = {}
         for position in range(len(self.texts) - 1, -1, -1):
             self._first[self.texts[position]] = position
-        self._cache: dict[str, object] = {}
+        self._cache: dict[str, Any] = {}
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -63,7 +66,7 @@ class Entries:
         if key not in self._cache:
             positions = [i for i, e in enumerate(self.texts) if containing in e]
             self._cache[key] = (Entries([self.texts[i] for i in positions]), positions)
-        inner, positions = self._cache[key]  # type: ignore[misc]
+        inner, positions = self._cache[key]
         found: int = inner.find(kind, name)
         return positions[found] if found >= 0 else -1
 
@@ -84,8 +87,19 @@ class Entries:
         return self._least(suffixes(name))
 
     def infix(self, name: str) -> int:
-        """The entry occurs in the name on dotted boundaries."""
-        return self._least(a for s in suffixes(name) for a in ancestors(s))
+        """The entry, trailing dots aside, occurs in the name on dotted boundaries."""
+        if "bare" not in self._cache:
+            bare: dict[str, int] = {}
+            for position, text in enumerate(self.texts):
+                bare.setdefault(text.rstrip("."), position)
+            self._cache["bare"] = bare
+        index: dict[str, int] = self._cache["bare"]
+        found = [p for s in suffixes(name) for a in ancestors(s) if (p := index.get(a)) is not None]
+        return min(found, default=-1)
+
+    def tail(self, name: str) -> int:
+        """The entry's last component occurs in the name, with no boundary."""
+        return next((i for i, e in enumerate(self.texts) if e.rpartition(".")[2] in name), -1)
 
     def dotted(self, name: str) -> int:
         """An entry with a trailing dot names a module and what is below it: ``layers.0.`` occurs in ``name.``."""
@@ -107,7 +121,7 @@ class Entries:
                 starts.append(total)
                 total += len(text) + 1
             self._cache["blob"] = ("\n".join(self.texts), starts)
-        blob, starts = self._cache["blob"]  # type: ignore[misc]
+        blob, starts = self._cache["blob"]
         if not self.texts:
             return -1
         at = blob.find(name)
@@ -120,14 +134,13 @@ class Entries:
         return next((i for i, e in enumerate(self.texts) if e in name), -1)
 
     def _literals(self) -> Callable[[str], bool]:
-        import re
-
         return patterns.any_of([re.escape(e) for e in self._first])
 
     def _filter(self, key: str, build: Callable[[], Callable[[str], bool]]) -> Callable[[str], bool]:
         if key not in self._cache:
             self._cache[key] = build()
-        return self._cache[key]  # type: ignore[return-value]
+        found: Callable[[str], bool] = self._cache[key]
+        return found
 
     def glob(self, name: str) -> int:
         """The entry matches the whole name as a shell pattern."""
@@ -145,7 +158,7 @@ class Entries:
     def _wild(self) -> list[tuple[int, Callable[[str], bool]]]:
         if "wild" not in self._cache:
             self._cache["wild"] = [(i, patterns.glob(e)) for i, e in enumerate(self.texts) if _WILD & set(e)]
-        return self._cache["wild"]  # type: ignore[return-value]
+        return self._cache["wild"]
 
     def _globs(self) -> Callable[[str], bool]:
         return patterns.any_of([f"^{patterns.glob_to_regex(self.texts[i])}$" for i, _ in self._wild()])
@@ -163,18 +176,42 @@ class Entries:
         return self._regex("", False, name)
 
     def star(self, name: str) -> int:
-        """Every entry is a regular expression in which ``*`` means any text, matched in full."""
-        key = "star"
-        if key not in self._cache:
-            self._cache[key] = [(i, _compiled(e.replace("*", ".*"), True)) for i, e in enumerate(self.texts)]
-        tests: list[tuple[int, Callable[[str], bool]]] = self._cache[key]  # type: ignore[assignment]
+        """Every entry is a regular expression in which ``.`` means a dot and ``*`` any text, matched in full."""
+        if "star" not in self._cache:
+            special = [(i, e) for i, e in enumerate(self.texts) if not _PLAIN.fullmatch(e)]
+            tests = [(i, _compiled(e.replace(".", r"\.").replace("*", ".*"), True)) for i, e in special]
+            plain = {e: i for i, e in reversed(list(enumerate(self.texts))) if _PLAIN.fullmatch(e)}
+            self._cache["star"] = (plain, tests, {})
+        plain, tests, known = self._cache["star"]
+        # Components of paths come again and again.
+        if name not in known:
+            literal = plain.get(name, -1)
+            found = next((i for i, test in tests if test(name)), -1)
+            known[name] = found if literal < 0 or 0 <= found < literal else literal
+        position: int = known[name]
+        return position
+
+    def signed(self, name: str) -> int:
+        """Every entry is a regular expression, matched from the start, after an optional ``+:`` or ``-:``."""
+        if "signed" not in self._cache:
+            bare = [e[2:] if e.startswith(("+:", "-:")) else e for e in self.texts]
+            self._cache["signed"] = [(i, _compiled(e, False)) for i, e in enumerate(bare)]
+        tests: list[tuple[int, Callable[[str], bool]]] = self._cache["signed"]
+        return next((i for i, test in tests if test(name)), -1)
+
+    def pattern_full(self, name: str) -> int:
+        """An entry with a special character is a regular expression for the whole name; a broken one matches nothing."""
+        if "pattern_full" not in self._cache:
+            special = [(i, _lenient(e)) for i, e in enumerate(self.texts) if _SPECIAL & set(e)]
+            self._cache["pattern_full"] = [(i, test) for i, test in special if test is not None]
+        tests: list[tuple[int, Callable[[str], bool]]] = self._cache["pattern_full"]
         return next((i for i, test in tests if test(name)), -1)
 
     def _regex(self, lead: str, full: bool, name: str) -> int:
         key = f"regex:{lead}:{full}"
         if key not in self._cache:
             self._cache[key] = [(i, _compiled(e[len(lead) :], full)) for i, e in enumerate(self.texts) if e.startswith(lead)]
-        tests: list[tuple[int, Callable[[str], bool]]] = self._cache[key]  # type: ignore[assignment]
+        tests: list[tuple[int, Callable[[str], bool]]] = self._cache[key]
         return next((i for i, test in tests if test(name)), -1)
 
     def class_part(self, name: str) -> int:
@@ -187,7 +224,7 @@ class Entries:
         if "sorted" not in self._cache:
             order = sorted(range(len(self.texts)), key=self.texts.__getitem__)
             self._cache["sorted"] = ([self.texts[i] for i in order], order)
-        keys, order = self._cache["sorted"]  # type: ignore[misc]
+        keys, order = self._cache["sorted"]
         low = bisect_left(keys, name + ".")
         high = bisect_left(keys, name + "/", low)
         return sorted(order[low:high])
@@ -205,6 +242,13 @@ def _compiled(pattern: str, full: bool) -> Callable[[str], bool]:
         raise CheckpointError("BL251", f"pattern `{pattern[:80]}` is no regular expression: {error}", help="the engine fails on it too; repair the checkpoint") from error
 
 
+def _lenient(pattern: str) -> Callable[[str], bool] | None:
+    try:
+        return patterns.matcher(pattern, True)
+    except patterns.BadPatternError:
+        return None
+
+
 KINDS: Final[dict[str, Callable[[Entries, str], int]]] = {
     "exact": Entries.exact,
     "parent": Entries.parent,
@@ -219,6 +263,9 @@ KINDS: Final[dict[str, Callable[[Entries, str], int]]] = {
     "regex_full": Entries.regex_full,
     "pattern": Entries.pattern,
     "star": Entries.star,
+    "tail": Entries.tail,
+    "signed": Entries.signed,
+    "pattern_full": Entries.pattern_full,
     "class_part": Entries.class_part,
     "descendant": Entries.descendant,
 }

@@ -225,7 +225,14 @@ def _smallest(*values: Any) -> Any:
 
 
 def _text(change: Callable[[str], str]) -> Callable[[Any], Any]:
-    return lambda value: change(value) if isinstance(value, str) else value
+    """Apply a change of letters to a text, or to the texts of a list."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [change(v) for v in value if isinstance(v, str)]
+        return change(value) if isinstance(value, str) else value
+
+    return changed
 
 
 def _values(value: Any) -> list[Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from ..errors import CheckpointError, RuleError
 from ..grammar import tree as t
@@ -13,7 +13,7 @@ from ..grammar.diagnostics import nearest
 from .checkpoint import QUANT_FILES, Checkpoint
 from .entries import Entries
 from .expressions import ABSENT, Scope, descend, evaluate
-from .metadata import pointer, sane_name
+from .metadata import pointer, sane_name, sane_names
 from .versions import holds, known_version
 
 if TYPE_CHECKING:
@@ -90,15 +90,17 @@ class Declarations:
     Attributes
     ----------
     exclusions, listing, groups
-        Indexed texts, with the JSON pointer of each in ``pointers``.
-    values
-        For the listing: the raw algorithm word of each entry; for groups: the group of each target.
+        Indexed texts; ``exclusion_at``, ``listing_at`` and ``group_at`` hold the JSON pointer of each.
+    listed
+        The raw algorithm word of each listing entry.
+    group_of
+        The group of each target.
     """
 
     exclusions: Entries
     exclusion_at: list[str]
     listing: Entries
-    listing_at: list[str]
+    listing_at: Sequence[str]
     listed: list[Any]
     groups: Entries
     group_at: list[str]
@@ -341,6 +343,21 @@ def _rename(text: str, source: t.Source, mapper: Mapper) -> str:
     return mapper.apply(text)
 
 
+def _spelled(text: str, source: t.Source, mapper: Mapper) -> list[str]:
+    """Rename an entry and add the other spellings under which it counts.
+
+    `also` comes with the renames: a model class that has none has none of these spellings; `also_raw` always counts.
+    """
+    renamed = _rename(text, source, mapper)
+    out = [renamed]
+    for other in source.also:
+        if other.raw and text.startswith(other.old):
+            out.append(_rename(other.new + text[len(other.old) :], source, mapper))
+        elif not other.raw and mapper and renamed.startswith(other.old):
+            out.append(other.new + renamed[len(other.old) :])
+    return list(dict.fromkeys(out))
+
+
 def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]:
     source, value, at = _source_value(reading, "exclusions")
     if source is None or value is ABSENT or value is None:
@@ -357,29 +374,56 @@ def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]
             continue
         split = "split_stars" in source.flags and bool(mapper) and len(entry) >= 2 and entry.endswith("*") and entry[-2] != "."
         for text in (entry[:-1], entry[:-1] + ".*") if split else (entry,):
-            texts.append(_rename(text, source, mapper))
-            places.append(f"{at}/{number}")
+            for spelled in _spelled(text, source, mapper):
+                texts.append(spelled)
+                places.append(f"{at}/{number}")
     return texts, places
 
 
-def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], list[Any]]:
+def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str], list[Any]]:
     source, value, at = _source_value(reading, "listing")
     if source is None or value is ABSENT or value is None:
         return [], [], []
     if not isinstance(value, dict):
         raise CheckpointError("BL243", f"the listing is a {type(value).__name__}, not an object", place=at, help="repair the checkpoint's metadata")
-    texts, places, algorithms = [], [], []
-    bare = mapper if "unmapped" not in source.flags else None
+    names = list(value)
+    if not sane_names(names):
+        odd = sum(not sane_name(n) for n in names)
+        reading.findings.append(("BL291", f"{odd} keys of the listing at {at} are no printable names of at most 512 characters; they match nothing"))
+        names = [n for n in names if sane_name(n)]
+    texts = names if "unmapped" in source.flags else mapper.apply_all(names)
     key, upper = source.key or "", "upper" in source.flags
-    for name, entry in value.items():
-        if not sane_name(name):
-            reading.findings.append(("BL291", f"a key of the listing at {at} is no printable name of at most 512 characters; it matches nothing"))
-            continue
-        texts.append(bare.apply(name) if bare else name)
-        places.append(name)
-        word = entry.get(key, ABSENT) if isinstance(entry, dict) else entry
-        algorithms.append(word.upper() if upper and isinstance(word, str) else word)
-    return texts, [f"{at}{pointer(n)}" for n in places], algorithms
+    words = [entry.get(key, ABSENT) if isinstance(entry, dict) else entry for entry in map(value.__getitem__, names)]
+    if upper:
+        words = [w.upper() if isinstance(w, str) else w for w in words]
+    if len(set(texts)) < len(texts):
+        # Two names that become one: the later entry counts, at the place of the first.
+        merged = {t: (w, n) for t, w, n in zip(texts, words, names, strict=True)}
+        texts, words, names = list(merged), [m[0] for m in merged.values()], [m[1] for m in merged.values()]
+    return texts, Places(at, names), words
+
+
+class Places(Sequence[str]):
+    """JSON pointers of the keys of one object, written only when asked for."""
+
+    __slots__ = ("at", "names")
+
+    def __init__(self, at: str, names: list[str]) -> None:
+        self.at = at
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """Return the pointer of one key, or of several."""
+        if isinstance(index, slice):
+            return [self.at + pointer(n) for n in self.names[index]]
+        return self.at + pointer(self.names[index])
 
 
 def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], list[Mapping[str, Any]]]:
@@ -392,7 +436,13 @@ def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], lis
         raise CheckpointError("BL243", f"the groups are a {type(value).__name__}, not an object", place=at, help="repair the checkpoint's metadata")
     where: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for name, group in value.items():
-        targets = group.get(source.key or "targets") if isinstance(group, dict) else None
+        if source.key is None:
+            # A pattern whose group says nothing (`{}`, null, true) still matches.
+            said = group if isinstance(group, dict) else {}
+            if sane_name(name):
+                where.setdefault(_rename(name, source, mapper), (f"{at}{pointer(name)}", said))
+            continue
+        targets = group.get(source.key) if isinstance(group, dict) else None
         if not isinstance(targets, list):
             raise CheckpointError("BL243", f"group `{name}` has no list of targets", place=f"{at}{pointer(name)}", help="repair the checkpoint's metadata")
         for number, target in enumerate(targets):
@@ -400,5 +450,5 @@ def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], lis
                 reading.findings.append(("BL291", f"target {number} of group `{name}` is no printable name; it matches nothing"))
                 continue
             # A repeated target keeps its place in the order and takes the later group.
-            where[_rename(target, source, mapper)] = (f"{at}{pointer(name, source.key or 'targets', number)}", group)
+            where[_rename(target, source, mapper)] = (f"{at}{pointer(name, source.key, number)}", group)
     return list(where), [w[0] for w in where.values()], [w[1] for w in where.values()]
