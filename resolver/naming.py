@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import regex
-
 from ..errors import RuleError
 from ..grammar import tree as t
 
@@ -38,8 +36,19 @@ class Mapper:
                 if name.endswith(old):
                     name = name[: len(name) - len(old)] + new
             else:
+                import regex
+
                 name = regex.sub(old, new, name)
         return name
+
+    def apply_all(self, names: list[str]) -> list[str]:
+        """Rename many names."""
+        if any(kind != "prefix" for kind, _, _ in self.rules):
+            return [self.apply(n) for n in names]
+        for _, old, new in self.rules:
+            size = len(old)
+            names = [new + n[size:] if n.startswith(old) else n for n in names]
+        return names
 
     @property
     def literal(self) -> bool:
@@ -54,6 +63,8 @@ def mapper(renames: Iterable[t.Rename], family: str, prefix: str = "") -> Mapper
         for rename in renames:
             if rename.kind == prefix + kind:
                 if kind == "regex":
+                    import regex
+
                     try:
                         regex.compile(rename.old)
                     except regex.error as error:

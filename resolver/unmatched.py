@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..grammar import tree as t
-from .entries import ancestors
-
 if TYPE_CHECKING:
     from .decide import Chooser
     from .modules import Module
@@ -66,8 +64,15 @@ def _meets(kind: str, text: str, names: dict[str, None], blob: str) -> bool:
 
 def _listing(chooser: Chooser, names: dict[str, None]) -> list[dict[str, Any]]:
     declared = chooser.declared
-    out = []
-    for text, place in zip(declared.listing.texts, declared.listing_at, strict=True):
-        if not any(a in names for a in ancestors(text)):
-            out.append({"declaration": place, "text": text, "kind": "listing"})
-    return out
+    known: dict[str, bool] = dict.fromkeys(names, True)
+
+    def meets(name: str) -> bool:
+        found = known.get(name)
+        if found is None:
+            parent = name.rpartition(".")[0]
+            found = known[name] = meets(parent) if parent else False
+        return found
+
+    return [
+        {"declaration": declared.listing_at[n], "text": text, "kind": "listing"} for n, text in enumerate(declared.listing.texts) if not meets(text)
+    ]
