@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError
 from ..grammar import text
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .modules import Module
 
 _MISS: Final = -1
+_UNSEEN: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Chooser:
     reading: Reading
     declared: Declarations
     packed: Mapping[str, tuple[str, ...]]
-    _static: dict[int, bool] = field(default_factory=dict)
+    _static: dict[int, bool | None] = field(default_factory=dict)
     _named: dict[int, Entries] = field(default_factory=dict)
     _texts: dict[int, str] = field(default_factory=dict)
     matched: set[tuple[str, int]] = field(default_factory=set)
@@ -156,14 +157,13 @@ class Chooser:
         return when is None or self._holds(when)
 
     def _holds(self, when: t.Expr) -> bool:
+        """Evaluate a condition; once for all modules when it names none of their properties."""
         key = id(when)
-        known = self._static.get(key)
-        if known is not None:
-            return known
-        value = bool(evaluate(when, self.reading.scope))
-        if not names_used(when, self.reading.scope.lets) & MODULE_NAMES:
-            self._static[key] = value
-        return value
+        known = self._static.get(key, _UNSEEN)
+        if known is _UNSEEN:
+            volatile = bool(names_used(when, self.reading.scope.lets) & MODULE_NAMES)
+            known = self._static[key] = None if volatile else bool(evaluate(when, self.reading.scope))
+        return bool(evaluate(when, self.reading.scope)) if known is None else known
 
     def _try(self, rule: Rule, module: Module) -> tuple[Answer | None, str]:
         step = rule.step
