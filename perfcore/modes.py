@@ -1,0 +1,366 @@
+"""The ladder from a part to the rows that price it: own rows, declared donors, roofline; and what is missing."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from ..errors import UsageError
+from . import layout as lay
+from . import sol
+from .specs import SPECS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .lower import Coordinate, Op, Part
+    from .pack import Pack
+    from .policy import Lane, Policy
+    from .store import Store
+
+Mode = Literal["SILICON", "HYBRID", "EMPIRICAL", "SOL"]
+MODES: Final = ("SILICON", "HYBRID", "EMPIRICAL", "SOL")
+SOURCES: Final = ("measured", "interpolated", "extrapolated", "transferred", "roofline")
+MEASURED, INTERPOLATED, EXTRAPOLATED, TRANSFERRED, ROOFLINE = range(5)
+
+Origin = tuple[str, str, str]  # system, backend, version
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One table lookup: slab, coordinates and sign."""
+
+    pack: Pack
+    slab: int
+    a0: float
+    a1: Coordinate
+    x: Coordinate
+    sign: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a donor's latency y becomes the target's: ``f + (y - f) * target / donor``, f being the launch floor.
+
+    Attributes
+    ----------
+    target, donor
+        Rooflines, each in its own part's coordinates.
+    a0, a1, x
+        The donor's coordinates.
+    floor
+        Launch floor in milliseconds, used where `floor_term` is None.
+    floor_term
+        Lookup that gives the launch floor at the same k and m.
+    """
+
+    target: list[sol.Row]
+    donor: list[sol.Row]
+    a0: float
+    a1: Coordinate
+    x: Coordinate
+    floor: float = 0.0
+    floor_term: Term | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A part with the rows that price it.
+
+    Attributes
+    ----------
+    part
+        The part.
+    terms
+        Lookups to add; none for a formula or roofline.
+    least
+        The best source that the price may be called, as a position in ``SOURCES``.
+    origin
+        Where the rows come from: system, backend, version, and donor notes.
+    rung
+        Which rung of the ladder answered: own, minus, same, version, library, backend, lane, shape, system, roofline.
+    scale
+        Scaling of a donor.
+    """
+
+    part: Part
+    terms: tuple[Term, ...]
+    least: int
+    origin: Mapping[str, Any]
+    rung: str
+    scale: Scale | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A price that no allowed row answers.
+
+    Attributes
+    ----------
+    op
+        The operation.
+    table, label
+        Its table, and the table's name in messages.
+    quant
+        The lane's row label, or empty.
+    key
+        Key and axis columns that a measurement would need.
+    """
+
+    op: Op
+    table: str
+    label: str
+    quant: str
+    key: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Ladder:
+    """Resolves parts for one system, backend, version and mode."""
+
+    def __init__(
+        self, store: Store, policy: Policy, machine: sol.Machine, backend: str, version: str, mode: Mode
+    ) -> None:
+        if mode not in MODES:
+            raise UsageError("BL525", f"unknown mode `{mode}`", place="--mode", help=f"one of {', '.join(MODES)}")
+        self.store, self.policy, self.machine = store, policy, machine
+        self.backend, self.version, self.mode = backend, version, mode
+        self.open = mode in ("HYBRID", "EMPIRICAL")
+
+    def resolve(self, part: Part) -> Resolved | None:
+        """Find what prices a part; None when the mode allows nothing that exists."""
+        if not part.table or self.mode == "SOL":
+            return self._roofline(part)
+        pack = self.store.get(part.table)
+        if pack is not None:
+            lane = self.policy.lane(part.kind, part.lane) if part.kind else None
+            found = self._direct(part, pack, lane)
+            if found is None and self.open:
+                found = self._donated(part, pack, lane) or self._other_system(part, pack, lane)
+            if found is not None:
+                return found
+        return self._roofline(part) if self.open else None
+
+    def _roofline(self, part: Part) -> Resolved:
+        origin = {"system": self.machine.name, "method": "roofline of systems.yaml"}
+        return Resolved(part, (), ROOFLINE, origin, "roofline")
+
+    # -- own lane ------------------------------------------------------------------------------------------------
+
+    def _direct(self, part: Part, pack: Pack, lane: Lane | None) -> Resolved | None:
+        """Own rows, own version first; a slab of a single row only when nothing better exists."""
+        for enough in (2, 1):
+            for origin, rung in self._origins(pack, self.machine.name):
+                found = self._own(part, pack, lane, origin, rung, enough)
+                if found is not None:
+                    return found
+        return None
+
+    def _own(
+        self, part: Part, pack: Pack, lane: Lane | None, origin: Origin, rung: str, enough: int
+    ) -> Resolved | None:
+        least = MEASURED if rung == "own" else TRANSFERRED
+        slab = self._slab(pack, part, origin, lane.rows if lane else "", enough)
+        if slab >= 0:
+            return Resolved(part, (self._term(part, pack, slab),), least, self._origin(origin), rung)
+        if lane is None:
+            return None
+        if lane.same_as:
+            slab = self._slab(pack, part, origin, lane.same_as, enough)
+            if slab >= 0:
+                note = self._origin(origin) | {"rows_of": lane.same_as}
+                return Resolved(part, (self._term(part, pack, slab),), max(least, INTERPOLATED), note, "same")
+        return self._minus(part, pack, lane, origin, least, enough)
+
+    def _minus(self, part: Part, pack: Pack, lane: Lane, origin: Origin, least: int, enough: int) -> Resolved | None:
+        """Base rows minus a difference table, whose version may differ; the origin names both."""
+        if lane.minus is None:
+            return None
+        base, table = lane.minus
+        slab = self._slab(pack, part, origin, base, enough)
+        other = self.store.get(table)
+        if slab < 0 or other is None:
+            return None
+        for saved, _ in self._origins(other, origin[0], backend=origin[1], version=origin[2]):
+            place = other.find(
+                dict(zip(("system", "backend", "backend_version"), saved, strict=True)) | {"quant_mode": base}
+            )
+            if place >= 0:
+                terms = (self._term(part, pack, slab), Term(other, place, 0.0, part.a1, part.x, -1))
+                note = self._origin(origin) | {"rows_of": base, "minus": {"table": table, "version": saved[2]}}
+                return Resolved(part, terms, max(least, INTERPOLATED), note, "minus")
+        return None
+
+    # -- donors --------------------------------------------------------------------------------------------------
+
+    def _donated(self, part: Part, pack: Pack, lane: Lane | None) -> Resolved | None:
+        for donor in lane.donors if lane else ():
+            for origin, _ in self._origins(pack, self.machine.name):
+                found = self._scaled(part, pack, donor.rows, donor.nearest, origin)
+                if found is not None:
+                    return found
+        if lane is not None:
+            return None
+        found = self._irrelevant(part, pack)
+        for origin, _ in () if found else self._origins(pack, self.machine.name):
+            found = found or self._scaled(part, pack, "", True, origin)
+        return found
+
+    def _scaled(self, part: Part, pack: Pack, rows: str, nearest: bool, origin: Origin) -> Resolved | None:
+        """Scale another lane's (or shape's) rows by the ratio of the rooflines above the donor's launch floor."""
+        stretch = 1.0
+        if nearest:
+            slab, stretch = self._nearest(pack, part, origin, rows)
+        else:
+            slab = self._slab(pack, part, origin, rows, 2)
+        if slab < 0:
+            return None
+        key = pack.key(slab)
+        x = replace(part.x, scale=part.x.scale * stretch)
+        term = Term(pack, slab, part.a0, part.a1, x)
+        donor = self._bound(pack, key, origin[0])
+        if donor is None:
+            return None
+        floor, floor_term = float(pack.arrays["group_min"][int(pack.slabs[slab, lay.GROUP])]), None
+        if pack.spec.name == "gemm":
+            floor_term = replace(term, a0=float(pack.axis(slab, 0)[pack.arrays["first_full"][slab]]))
+        scale = Scale(part.roofline, donor, part.a0, part.a1, x, floor, floor_term)
+        note = self._origin(origin) | {"rows_of": rows or part.lane}
+        if nearest:
+            note["shape"] = {c: key[c] for c in pack.spec.keys if c not in ("system", "backend", "backend_version")}
+        return Resolved(part, (term,), TRANSFERRED, note, "shape" if nearest else "lane", scale)
+
+    def _irrelevant(self, part: Part, pack: Pack) -> Resolved | None:
+        """Take rows whose key differs only in columns that the policy declares irrelevant to the kernel."""
+        loose = self.policy.data["irrelevant"].get(pack.spec.name, ())
+        if not loose:
+            return None
+        free = {c: pack.vocab[c] for c in loose if c in pack.vocab}
+        for origin, _ in self._origins(pack, self.machine.name):
+            slab = self._slab(pack, replace(part, key=dict(part.key) | free), origin, "", 2)
+            if slab >= 0:
+                note = self._origin(origin) | {"differs_in": {c: pack.key(slab)[c] for c in loose}}
+                return Resolved(part, (self._term(part, pack, slab),), TRANSFERRED, note, "shape")
+        return None
+
+    def _other_system(self, part: Part, pack: Pack, lane: Lane | None) -> Resolved | None:
+        for system in self.policy.data["systems"].get(self.machine.name, ()):
+            for origin, _ in self._origins(pack, system):
+                for rows in (lane.rows, *(d.rows for d in lane.donors if not d.nearest)) if lane else ("",):
+                    found = self._scaled(part, pack, rows, False, origin)
+                    if found is not None:
+                        return replace(found, rung="system")
+        return None
+
+    # -- where rows may come from --------------------------------------------------------------------------------
+
+    def _origins(
+        self, pack: Pack, system: str, *, backend: str = "", version: str = ""
+    ) -> Iterator[tuple[Origin, str]]:
+        """List the origins that the mode allows, best first, each with the rung that it means."""
+        backend, version = backend or self.backend, version or self.version
+        library = self.policy.data["library_tables"].get(pack.spec.name)
+        if library:
+            for choice in library["versions"]:
+                yield (system, library["backend"], choice), "library"
+            return
+        yield (system, backend, version), "own"
+        for other in self.policy.versions(version, self._present(pack, system, backend, version)):
+            yield (system, backend, other), "version"
+        if self.open:
+            for donor in self.policy.data["backends"].get(backend, ()):
+                for other in self._present(pack, system, donor, ""):
+                    yield (system, donor, other), "backend"
+
+    def _present(self, pack: Pack, system: str, backend: str, without: str) -> list[str]:
+        """Versions that a table holds for a system and backend, newest first."""
+        codes = pack.codes("system").get(system, -1), pack.codes("backend").get(backend, -1)
+        groups = pack.arrays["groups"]
+        found = np.unique(groups[(groups[:, 0] == codes[0]) & (groups[:, 1] == codes[1])][:, 2])
+        names = [str(pack.vocab["backend_version"][int(code)]) for code in found]
+        return self.policy.versions("999999", [name for name in names if name != without])
+
+    def _slab(self, pack: Pack, part: Part, origin: Origin, rows: str, enough: int) -> int:
+        """Find the slab of a part's key; a list-valued key column means the first alternative that exists."""
+        key = dict(part.key) | dict(zip(("system", "backend", "backend_version"), origin, strict=True))
+        if part.kind:
+            key[pack.spec.lane] = rows
+        if key.pop("tp", 1) != 1:
+            return -1
+        choices = [v if isinstance(v, list) else [v] for v in (key[c] for c in pack.spec.keys)]
+        for values in itertools.product(*choices):
+            slab = pack.find(dict(zip(pack.spec.keys, values, strict=True)))
+            if slab >= 0:
+                row = pack.slabs[slab]
+                if int(row[lay.A0_N] * row[lay.A1_N] * row[lay.X_N]) >= enough:
+                    return slab
+        return -1
+
+    def _nearest(self, pack: Pack, part: Part, origin: Origin, rows: str) -> tuple[int, float]:
+        """Find the nearest measured shape of some rows, and the factor on x that keeps the work per unit equal."""
+        spec, keys = pack.spec, pack.arrays["keys"]
+        fixed: dict[str, Any] = dict(zip(("system", "backend", "backend_version"), origin, strict=True))
+        if spec.lane and part.kind:
+            fixed[spec.lane] = rows
+        fixed |= {
+            c: v for c, v in part.key.items() if isinstance(v, str) or (isinstance(v, list) and isinstance(v[0], str))
+        }
+        member = pack.slabs[:, lay.A0_N] * pack.slabs[:, lay.A1_N] * pack.slabs[:, lay.X_N] >= 2
+        for column, wanted in fixed.items():
+            codes = [pack.codes(column).get(v, -1) for v in (wanted if isinstance(wanted, list) else [wanted])]
+            member &= np.isin(keys[:, spec.keys.index(column)], codes)
+        candidates = np.flatnonzero(member)
+        if not len(candidates):
+            return -1, 1.0
+        free = [c for c in spec.keys if c not in fixed]
+        mine = self._features(pack, {c: part.key[c] for c in (*free, "tp") if c in part.key})
+        theirs = self._features(
+            pack, {c: np.array([pack.vocab[c][k] for k in keys[candidates, spec.keys.index(c)]]) for c in free}
+        )
+        distance = sum(np.abs(np.log2(theirs[name] / mine[name])) for name in mine)
+        best = int(candidates[int(np.argmin(distance))])
+        if spec.name != "moe":
+            return best, 1.0
+        key = pack.key(best)
+        load = part.key["topk"] / part.key["num_experts"]
+        return best, load / (int(key["topk"]) / int(key["num_experts"]))
+
+    @staticmethod
+    def _features(pack: Pack, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what makes two shapes alike: the sizes on one rank, as positive numbers."""
+        if pack.spec.name == "moe":
+            return {
+                "hidden": columns["hidden_size"] * 1.0,
+                "inter": columns["inter_size"] / columns["moe_tp_size"],
+                "experts": columns["num_experts"] / columns["moe_ep_size"],
+                "load": columns["topk"] / columns["num_experts"],
+            }
+        if pack.spec.name == "mamba2":  # a convolution sees channels only
+            channels = columns["num_heads"] * columns["head_dim"] + 2 * columns["n_groups"] * columns["d_state"]
+            return {"channels": channels / columns.get("tp", 1)}
+        return {c: np.maximum(_first(v), 1) * 1.0 for c, v in columns.items() if c != "tp"}
+
+    def _bound(self, pack: Pack, key: Mapping[str, Any], system: str) -> list[sol.Row] | None:
+        donor = sol.machine(self.store.systems, system)
+        return sol.table_rows(pack.spec.name, key, donor, self.policy)
+
+    @staticmethod
+    def _term(part: Part, pack: Pack, slab: int) -> Term:
+        return Term(pack, slab, part.a0, part.a1, part.x)
+
+    @staticmethod
+    def _origin(origin: Origin) -> dict[str, Any]:
+        return dict(zip(("system", "backend", "version"), origin, strict=True))
+
+    def missing(self, op: Op, part: Part) -> Missing:
+        """Describe a part that has no price."""
+        spec = SPECS[part.table]
+        quant = self.policy.lane(part.kind, part.lane).rows if part.kind else ""
+        key = {c: v[0] if isinstance(v, list) else v for c, v in part.key.items() if c != "tp"}
+        return Missing(op, spec.name, spec.label, quant, key)
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) else value
