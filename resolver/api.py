@@ -11,10 +11,11 @@ from ..errors import UsageError
 from ..rules.library import Library, find
 from .checkpoint import Checkpoint, open_checkpoint
 from .decide import Answer, Chooser
+from .declarations import Declarations, declarations
 from .expressions import evaluate, present
 from .family import Family, compile_family, modules
 from .lanes import Lanes
-from .loader import Declarations, Reading, compile_loader, declarations, read
+from .loader import Reading, compile_loader, read
 from .resolution import Problem, Resolution, Resolved
 from .systems import system as find_system
 from .versions import split_loader

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import CheckpointError
 from ..grammar import text
 from ..grammar import tree as t
+from .declarations import Declarations, evidence_at
 from .entries import Entries, ancestors
 from .expressions import ABSENT, Scope, evaluate, names_used
-from .loader import MODULE_NAMES, UNQUANTIZED, Declarations, Reading, Rule, evidence_at
+from .loader import MODULE_NAMES, UNQUANTIZED, Reading, Rule
 
 if TYPE_CHECKING:
     from .modules import Module

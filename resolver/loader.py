@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError, RuleError
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from .checkpoint import QUANT_FILES, Checkpoint
-from .entries import Entries
 from .expressions import ABSENT, Scope, descend, evaluate
-from .metadata import pointer, sane_name, sane_names
+from .metadata import pointer
 from .versions import holds, known_version
 
 if TYPE_CHECKING:
     from ..rules.library import Library, RuleFile
-    from .naming import Mapper
 
 UNQUANTIZED: Final = "bf16"
 
@@ -84,30 +82,6 @@ def _alias(alias: t.Alias, path: str) -> str | None:
 
 
 @dataclass(slots=True)
-class Declarations:
-    """What the chosen metadata says, in loader-side spelling.
-
-    Attributes
-    ----------
-    exclusions, listing, groups
-        Indexed texts; ``exclusion_at``, ``listing_at`` and ``group_at`` hold the JSON pointer of each.
-    listed
-        The raw algorithm word of each listing entry.
-    group_of
-        The group of each target.
-    """
-
-    exclusions: Entries
-    exclusion_at: list[str]
-    listing: Entries
-    listing_at: Sequence[str]
-    listed: list[Any]
-    groups: Entries
-    group_at: list[str]
-    group_of: list[Mapping[str, Any]]
-
-
-@dataclass(slots=True)
 class Reading:
     """A checkpoint as one loader reads it."""
 
@@ -170,9 +144,7 @@ def _format(node: t.Format, file: str, version: str, chains: Mapping[str, tuple[
     for item in items:
         if isinstance(item, t.Use):
             rules += _chain(item, file, version, chains, ())
-        elif isinstance(item, (t.Leave, t.Exclude, t.Take, t.Default)):
-            rules.append(Rule(item, file))
-        elif isinstance(item, t.Refuse) and (item.kinds or _about_module(item.when)):
+        elif isinstance(item, (t.Leave, t.Exclude, t.Take, t.Default)) or (isinstance(item, t.Refuse) and (item.kinds or _about_module(item.when))):
             rules.append(Rule(item, file))
         elif isinstance(item, (t.Refuse, t.Report)):
             checks.append((item, file))
@@ -294,161 +266,3 @@ def check(reading: Reading, checks: tuple[tuple[t.Refuse | t.Report, str], ...])
             place=f"{reading.scope.place} (by {file}:{statement.at.line})",
             help=f"{reading.loader.name} {reading.loader.version} refuses this checkpoint; compare other loaders with `bitlane diff`",
         )
-
-
-def _source_value(reading: Reading, kind: str) -> tuple[t.Source | None, Any, str]:
-    """Return the source statement in force, the value it names and the value's place."""
-    chosen = reading.format
-    if chosen is None or reading.block is None:
-        return None, ABSENT, reading.at
-    for source in chosen.sources:
-        if source.kind != kind or (source.when is not None and not evaluate(source.when, reading.scope)):
-            continue
-        for path in source.paths:
-            value, at = _locate(reading, path)
-            if value is not ABSENT and (value or len(source.paths) == 1):
-                return source, value, at
-        return source, ABSENT, reading.at
-    return None, ABSENT, reading.at
-
-
-def _locate(reading: Reading, path: str) -> tuple[Any, str]:
-    """Return what a path names and where it stands; first names of roots leave the block."""
-    head, _, rest = path.partition(".")
-    roots = reading.scope.roots
-    if head == "config":
-        return descend(roots["config"], rest), "config.json#" + pointer(*rest.split("."))
-    if head in roots and head != "block":
-        return descend(roots[head], rest), f"{head}.json#" + pointer(*rest.split("."))
-    return descend(reading.block or {}, path), reading.at + pointer(*path.split("."))
-
-
-def evidence_at(reading: Reading, paths: tuple[str, ...]) -> list[str]:
-    """Return pointers of those paths that are there; the block itself when none is."""
-    found = [at for value, at in (_locate(reading, p) for p in paths) if value is not ABSENT]
-    return found[:1] or [reading.at]
-
-
-def declarations(reading: Reading, mapper: Mapper) -> Declarations:
-    """Read the lists of the chosen format and rename their entries as the loader does."""
-    texts, places = _exclusions(reading, mapper)
-    listing, listing_at, listed = _listing(reading, mapper)
-    targets, group_at, group_of = _groups(reading, mapper)
-    return Declarations(Entries(texts), places, Entries(listing), listing_at, listed, Entries(targets), group_at, group_of)
-
-
-def _rename(text: str, source: t.Source, mapper: Mapper) -> str:
-    if "unmapped" in source.flags or ("dotted_only" in source.flags and ("." not in text or text.startswith("re:"))):
-        return text
-    return mapper.apply(text)
-
-
-def _spelled(text: str, source: t.Source, mapper: Mapper) -> list[str]:
-    """Rename an entry and add the other spellings under which it counts.
-
-    `also` comes with the renames: a model class that has none has none of these spellings; `also_raw` always counts.
-    """
-    renamed = _rename(text, source, mapper)
-    out = [renamed]
-    for other in source.also:
-        if other.raw and text.startswith(other.old):
-            out.append(_rename(other.new + text[len(other.old) :], source, mapper))
-        elif not other.raw and mapper and renamed.startswith(other.old):
-            out.append(other.new + renamed[len(other.old) :])
-    return list(dict.fromkeys(out))
-
-
-def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]:
-    source, value, at = _source_value(reading, "exclusions")
-    if source is None or value is ABSENT or value is None:
-        return [], []
-    if isinstance(value, dict):
-        value = list(value)
-    if not isinstance(value, list):
-        raise CheckpointError("BL243", f"the exclusion list is a {type(value).__name__}, not a list", place=at, help="repair the checkpoint's metadata")
-    texts: list[str] = []
-    places: list[str] = []
-    for number, entry in enumerate(value):
-        if not sane_name(entry):
-            reading.findings.append(("BL291", f"entry {number} of the exclusion list at {at} is no printable name of at most 512 characters; it matches nothing"))
-            continue
-        split = "split_stars" in source.flags and bool(mapper) and len(entry) >= 2 and entry.endswith("*") and entry[-2] != "."
-        for text in (entry[:-1], entry[:-1] + ".*") if split else (entry,):
-            for spelled in _spelled(text, source, mapper):
-                texts.append(spelled)
-                places.append(f"{at}/{number}")
-    return texts, places
-
-
-def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str], list[Any]]:
-    source, value, at = _source_value(reading, "listing")
-    if source is None or value is ABSENT or value is None:
-        return [], [], []
-    if not isinstance(value, dict):
-        raise CheckpointError("BL243", f"the listing is a {type(value).__name__}, not an object", place=at, help="repair the checkpoint's metadata")
-    names = list(value)
-    if not sane_names(names):
-        odd = sum(not sane_name(n) for n in names)
-        reading.findings.append(("BL291", f"{odd} keys of the listing at {at} are no printable names of at most 512 characters; they match nothing"))
-        names = [n for n in names if sane_name(n)]
-    texts = names if "unmapped" in source.flags else mapper.apply_all(names)
-    key, upper = source.key or "", "upper" in source.flags
-    words = [entry.get(key, ABSENT) if isinstance(entry, dict) else entry for entry in map(value.__getitem__, names)]
-    if upper:
-        words = [w.upper() if isinstance(w, str) else w for w in words]
-    if len(set(texts)) < len(texts):
-        # Two names that become one: the later entry counts, at the place of the first.
-        merged = {t: (w, n) for t, w, n in zip(texts, words, names, strict=True)}
-        texts, words, names = list(merged), [m[0] for m in merged.values()], [m[1] for m in merged.values()]
-    return texts, Places(at, names), words
-
-
-class Places(Sequence[str]):
-    """JSON pointers of the keys of one object, written only when asked for."""
-
-    __slots__ = ("at", "names")
-
-    def __init__(self, at: str, names: list[str]) -> None:
-        self.at = at
-        self.names = names
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        """Return the pointer of one key, or of several."""
-        if isinstance(index, slice):
-            return [self.at + pointer(n) for n in self.names[index]]
-        return self.at + pointer(self.names[index])
-
-
-def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], list[Mapping[str, Any]]]:
-    source, value, at = _source_value(reading, "groups")
-    if source is None or value is ABSENT or value is None:
-        return [], [], []
-    if isinstance(value, list):
-        value = {str(n): g for n, g in enumerate(value)}
-    if not isinstance(value, dict):
-        raise CheckpointError("BL243", f"the groups are a {type(value).__name__}, not an object", place=at, help="repair the checkpoint's metadata")
-    where: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    for name, group in value.items():
-        if source.key is None:
-            # A pattern whose group says nothing (`{}`, null, true) still matches.
-            said = group if isinstance(group, dict) else {}
-            if sane_name(name):
-                where.setdefault(_rename(name, source, mapper), (f"{at}{pointer(name)}", said))
-            continue
-        targets = group.get(source.key) if isinstance(group, dict) else None
-        if not isinstance(targets, list):
-            raise CheckpointError("BL243", f"group `{name}` has no list of targets", place=f"{at}{pointer(name)}", help="repair the checkpoint's metadata")
-        for number, target in enumerate(targets):
-            if not sane_name(target):
-                reading.findings.append(("BL291", f"target {number} of group `{name}` is no printable name; it matches nothing"))
-                continue
-            # A repeated target keeps its place in the order and takes the later group.
-            where[_rename(target, source, mapper)] = (f"{at}{pointer(name, source.key, number)}", group)
-    return list(where), [w[0] for w in where.values()], [w[1] for w in where.values()]
