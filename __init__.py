@@ -22,6 +22,7 @@ _PUBLIC = {
     "buckets": "resolver.buckets",
     "explain": "resolver.explain",
     "open_checkpoint": "resolver.checkpoint",
+    "price": "perfcore.forward",
     "resolve": "resolver.api",
 }
 
@@ -29,6 +30,7 @@ __all__ = [*sorted(_PUBLIC), "__version__"]  # noqa: PLE0604 - the names are loa
 
 if TYPE_CHECKING:
     from .errors import BitlaneError as BitlaneError
+    from .perfcore.forward import price as price
     from .resolver.api import resolve as resolve
     from .resolver.bucket import Bucket as Bucket
     from .resolver.buckets import Parallel as Parallel

@@ -1,0 +1,91 @@
+"""From a checkpoint to the price of its forward pass: resolve, group, price."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import paths
+from ..resolver.api import resolve
+from ..resolver.buckets import Parallel, buckets
+from ..resolver.resolution import Resolution
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from ..resolver.checkpoint import Checkpoint
+    from .modes import Mode
+    from .pricing import PassPrice
+    from .workload import Phase
+
+
+def price(
+    checkpoint: str | os.PathLike[str] | Checkpoint | Resolution,
+    loader: str = "",
+    system: str = "",
+    *,
+    phase: Phase = "prefill",
+    batch: int = 1,
+    isl: int = 1024,
+    prefix: int = 0,
+    parallel: Parallel | None = None,
+    mode: Mode = "SILICON",
+    allow_roofline: Sequence[str] = (),
+    routing: str = "",
+    rules: tuple[str | os.PathLike[str], ...] = (),
+    models: tuple[str | os.PathLike[str], ...] = (),
+    perf_data: Sequence[str | os.PathLike[str]] = (),
+    modes: Mapping[str, str] | None = None,
+) -> PassPrice:
+    """Price one forward pass of a checkpoint.
+
+    Parameters
+    ----------
+    checkpoint, loader, system, rules, models, modes
+        As for :func:`bitlane.resolve`; a ready resolution makes ``loader`` and ``system`` unnecessary.
+    phase, batch, isl, prefix
+        The pass: ``prefill`` of ``batch`` prompts of ``isl`` tokens, or one ``decode`` step with ``isl`` tokens cached.
+    parallel
+        The split over GPUs; one rank by default.
+    mode
+        ``SILICON``, ``HYBRID``, ``EMPIRICAL`` or ``SOL``.
+    allow_roofline
+        Operation kinds that SILICON may price by roofline (``mamba2``).
+    perf_data
+        More table folders; their rows win over the packaged ones.
+
+    Returns
+    -------
+    PassPrice
+        Milliseconds per operation with source, origin and band.
+
+    Raises
+    ------
+    MissingDataError
+        BL501 (exit 5): SILICON lacks rows; the message names every missing key.
+
+    Examples
+    --------
+    >>> import bitlane
+    >>> found = bitlane.price("nvidia/Gemma-4-26B-A4B-NVFP4", "vllm@0.31.0", "gb200", phase="decode", batch=8, mode="HYBRID")
+    >>> found.total_ms > 0
+    True
+    """
+    from .pricing import price as price_buckets
+    from .store import Store
+    from .workload import Workload
+
+    answer = checkpoint if isinstance(checkpoint, Resolution) else resolve(checkpoint, loader, system, rules=rules, models=models, modes=modes)
+    store = Store([paths.PERF_DATA, *map(Path, perf_data)]) if perf_data else None
+    return price_buckets(
+        buckets(answer, parallel, phase),
+        Workload(phase, batch, isl, prefix),
+        system=answer.system.name,
+        backend=answer.loader,
+        version=answer.version,
+        mode=mode,
+        store=store,
+        allow_roofline=allow_roofline,
+        routing=routing,
+    )
