@@ -26,7 +26,7 @@ _PUBLIC = {
     "resolve": "resolver.api",
 }
 
-__all__ = [*sorted(_PUBLIC), "__version__"]  # noqa: PLE0604 - the names are loaded lazily
+__all__ = [*sorted(_PUBLIC), "__version__"]
 
 if TYPE_CHECKING:
     from .errors import BitlaneError as BitlaneError

@@ -32,7 +32,9 @@ class BitlaneError(Exception):
 
     exit_code: int = UNRESOLVABLE
 
-    def __init__(self, code: str, message: str, *, place: str = "", help: str = "", exit_code: int | None = None) -> None:
+    def __init__(
+        self, code: str, message: str, *, place: str = "", help: str = "", exit_code: int | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message

@@ -34,7 +34,7 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Names of the commands whose module is shipped."""
         here = os.path.dirname(__file__)
-        return [n for n, (module, _) in COMMANDS.items() if os.path.exists(os.path.join(here, module + ".py"))]  # noqa: PTH110, PTH118, PTH120
+        return [n for n, (module, _) in COMMANDS.items() if os.path.exists(os.path.join(here, module + ".py"))]  # noqa: PTH110, PTH118
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
@@ -49,7 +49,9 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(n, COMMANDS[n][1]) for n in self.list_commands(ctx)])
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command for an unknown one."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self.list_commands(ctx):

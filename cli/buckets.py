@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
 import click
 
 from ..resolver.api import resolve
 from ..resolver.buckets import Parallel, WeightBytes, buckets, weight_bytes
 from ..resolver.lanes import Lanes
-from ..resolver.resolution import Resolution
 from ..rules.library import find
 from . import options
 from .render import colour, table
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..resolver.resolution import Resolution
+    from pathlib import Path
 
 
 @click.command("buckets")
@@ -38,7 +41,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Group the layers of CHECKPOINT into priced operations: one bucket per operation, lane and shape on one rank."""
-    answer = resolve(checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode))
+    answer = resolve(
+        checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode)
+    )
     split = Parallel.of(tp, ep, dp, moe_tp=moe_tp)
     if weights:
         _weights(answer, split, rules, as_json)
@@ -48,12 +53,28 @@ def command(
         import msgspec
 
         rows = [
-            {"op": b.op, "kind": b.kind, "lane": b.lane, "algorithm": b.algorithm, "layers": b.layers, "shape": dict(b.shape), "rows": b.rows, "modules": list(b.modules)}
+            {
+                "op": b.op,
+                "kind": b.kind,
+                "lane": b.lane,
+                "algorithm": b.algorithm,
+                "layers": b.layers,
+                "shape": dict(b.shape),
+                "rows": b.rows,
+                "modules": list(b.modules),
+            }
             for b in found
         ]
-        click.echo(msgspec.json.encode({"schema": "bitlane.buckets/1", "checkpoint": answer.checkpoint.name, "buckets": rows}).decode())
+        click.echo(
+            msgspec.json.encode(
+                {"schema": "bitlane.buckets/1", "checkpoint": answer.checkpoint.name, "buckets": rows}
+            ).decode()
+        )
         return
-    lines = [[b.op, b.kind, colour(b.lane, b.algorithm), str(b.layers), "  ".join(f"{k} {v}" for k, v in b.shape.items())] for b in found]
+    lines = [
+        [b.op, b.kind, colour(b.lane, b.algorithm), str(b.layers), "  ".join(f"{k} {v}" for k, v in b.shape.items())]
+        for b in found
+    ]
     click.echo(table(["op", "kind", "lane", "layers", "shape per rank"], lines, frozenset({3})))
 
 
@@ -69,8 +90,14 @@ def _weights(answer: Resolution, split: Parallel, rules: tuple[Path, ...], as_js
     if as_json:
         import msgspec
 
-        rows = [{"op": w.op, "lane": w.lane, "modules": w.layers, "weights": w.weights, "bytes": w.bytes} for w in found]
-        click.echo(msgspec.json.encode({"schema": "bitlane.weights/1", "checkpoint": answer.checkpoint.name, "bytes": total, "ops": rows}).decode())
+        rows = [
+            {"op": w.op, "lane": w.lane, "modules": w.layers, "weights": w.weights, "bytes": w.bytes} for w in found
+        ]
+        click.echo(
+            msgspec.json.encode(
+                {"schema": "bitlane.weights/1", "checkpoint": answer.checkpoint.name, "bytes": total, "ops": rows}
+            ).decode()
+        )
         return
     lines = [[w.op, w.lane, str(w.layers), f"{w.weights:,}", f"{w.bytes / (1 << 30):.3f}"] for w in found]
     click.echo(table(["op", "lane", "modules", "weights", "GiB"], lines, frozenset({2, 3, 4})))

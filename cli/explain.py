@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
 import click
 
@@ -10,6 +9,10 @@ from ..resolver.api import resolve
 from ..resolver.explain import Explanation, explain
 from . import options, printable
 from .render import colour, table
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command("explain")
@@ -33,7 +36,9 @@ def command(
 
     MODULE is a loader-side or checkpoint-side path, or the end of one (`layers.0.mlp.gate_up_proj`).
     """
-    answer = resolve(checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode))
+    answer = resolve(
+        checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode)
+    )
     found = explain(answer, module)
     if as_json:
         import msgspec
@@ -56,7 +61,12 @@ def show(explanation: Explanation) -> None:
     if len(module.checkpoint) == 1 and module.checkpoint[0] != module.path:
         made_of = f" = {module.checkpoint[0]} in the checkpoint"
     shape = f" {module.shape}" if module.shape else f" ({module.attributes.get('count', '?')} experts)"
-    click.echo(printable(f"{module.path}{made_of}{shape}") + "  -> " + colour(row.answer.algorithm, row.answer.algorithm) + f", lane {row.lane.lane}")
+    click.echo(
+        printable(f"{module.path}{made_of}{shape}")
+        + "  -> "
+        + colour(row.answer.algorithm, row.answer.algorithm)
+        + f", lane {row.lane.lane}"
+    )
     mark = {True: click.style("✓", fg="green"), False: "✗", None: "·"}
     lines = [[f"{mark[t.won]} {t.rule}", printable(t.note), t.place] for t in explanation.tried if t.won is not None]
     click.echo(table(["rule", "what happened", "where"], lines))

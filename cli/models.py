@@ -11,7 +11,13 @@ from ..resolver.checkpoint import packaged
 
 @click.command("models")
 @click.argument("part", default="")
-@click.option("--models", multiple=True, type=click.Path(path_type=Path), metavar="DIR", help="More folders of org--name checkpoints.")
+@click.option(
+    "--models",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="More folders of org--name checkpoints.",
+)
 def command(part: str, models: tuple[Path, ...]) -> None:
     """List the packaged checkpoints whose id contains PART."""
     for name in packaged(models):

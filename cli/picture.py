@@ -48,10 +48,14 @@ def svg(answer: Resolution) -> str:
         x, at = _LEFT + row.module.layer * _CELL, y[fold(row)]
         fill = _FILL.get(row.answer.algorithm, "#d0455b")
         tip = escape(f"{row.module.path}: {row.answer.algorithm}, {row.answer.rule}")
-        parts.append(f'<rect x="{x}" y="{at}" width="{_CELL - 1}" height="{_ROW - 2}" fill="{fill}"><title>{tip}</title></rect>')
+        parts.append(
+            f'<rect x="{x}" y="{at}" width="{_CELL - 1}" height="{_ROW - 2}" fill="{fill}"><title>{tip}</title></rect>'
+        )
     x = _LEFT
     for algorithm in used:
-        parts.append(f'<rect x="{x}" y="{height - 36}" width="14" height="14" fill="{_FILL.get(algorithm, "#d0455b")}"/>')
+        parts.append(
+            f'<rect x="{x}" y="{height - 36}" width="14" height="14" fill="{_FILL.get(algorithm, "#d0455b")}"/>'
+        )
         parts.append(f'<text x="{x + 19}" y="{height - 25}">{escape(algorithm)}</text>')
         x += 34 + 8 * len(algorithm)
     return "\n".join([*parts, "</svg>", ""])
@@ -62,4 +66,6 @@ def write_svg(answer: Resolution, path: Path) -> None:
     try:
         path.write_text(svg(answer), encoding="utf-8")
     except OSError as error:
-        raise UsageError("BL228", f"cannot write the picture: {error.strerror}", place=str(path), help="choose another place") from error
+        raise UsageError(
+            "BL228", f"cannot write the picture: {error.strerror}", place=str(path), help="choose another place"
+        ) from error

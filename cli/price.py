@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from ..perfcore.pricing import OpPrice, PassPrice
     from ..resolver.resolution import Resolution
 
-_SOURCES = {"measured": "green", "interpolated": "cyan", "extrapolated": "yellow", "transferred": "magenta", "roofline": "red"}
+_SOURCES = {
+    "measured": "green",
+    "interpolated": "cyan",
+    "extrapolated": "yellow",
+    "transferred": "magenta",
+    "roofline": "red",
+}
 
 
 @click.command("price")
@@ -25,14 +31,42 @@ _SOURCES = {"measured": "green", "interpolated": "cyan", "extrapolated": "yellow
 @options.target
 @options.parallel
 @options.modes
-@click.option("--phase", type=click.Choice(["prefill", "decode"]), required=True, help="Prefill of whole prompts, or one decode step.")
+@click.option(
+    "--phase",
+    type=click.Choice(["prefill", "decode"]),
+    required=True,
+    help="Prefill of whole prompts, or one decode step.",
+)
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences in the pass.")
-@click.option("--isl", type=click.IntRange(1), default=1024, show_default=True, help="Prompt length; in decode the tokens already cached.")
-@click.option("--prefix", type=click.IntRange(0), default=0, help="Cached tokens at the start of each prompt (prefill).")
-@click.option("--mode", type=click.Choice(["SILICON", "HYBRID", "EMPIRICAL", "SOL"], case_sensitive=False), default="SILICON", show_default=True)
-@click.option("--allow-roofline", multiple=True, metavar="KIND", help="Let SILICON price this kind by roofline (mamba2).")
-@click.option("--routing", default="", metavar="NAME", help="Expert routing: balanced, power_law_1.01 or power_law_1.2.")
-@click.option("--perf-data", multiple=True, type=click.Path(path_type=Path), metavar="DIR", help="More table folders; their rows win.")
+@click.option(
+    "--isl",
+    type=click.IntRange(1),
+    default=1024,
+    show_default=True,
+    help="Prompt length; in decode the tokens already cached.",
+)
+@click.option(
+    "--prefix", type=click.IntRange(0), default=0, help="Cached tokens at the start of each prompt (prefill)."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["SILICON", "HYBRID", "EMPIRICAL", "SOL"], case_sensitive=False),
+    default="SILICON",
+    show_default=True,
+)
+@click.option(
+    "--allow-roofline", multiple=True, metavar="KIND", help="Let SILICON price this kind by roofline (mamba2)."
+)
+@click.option(
+    "--routing", default="", metavar="NAME", help="Expert routing: balanced, power_law_1.01 or power_law_1.2."
+)
+@click.option(
+    "--perf-data",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="More table folders; their rows win.",
+)
 @options.as_json
 def command(
     checkpoint: str,
@@ -57,12 +91,22 @@ def command(
     HYBRID   measured, else transferred from a declared donor, else roofline
     SOL      roofline only
     """  # noqa: D301 - click's own marker for text that keeps its lines
-    answer = resolve(checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode))
+    answer = resolve(
+        checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode)
+    )
     found = price(answer, parallel=Parallel.of(tp, ep, dp, moe_tp=moe_tp), mode=mode.upper(), **workload)
     if as_json:
         import msgspec
 
-        document = {**found.to_dict(), "checkpoint": answer.checkpoint.name, "loader": answer.loader, "loader_version": answer.version, "tp": tp, "ep": ep, "dp": dp}
+        document = {
+            **found.to_dict(),
+            "checkpoint": answer.checkpoint.name,
+            "loader": answer.loader,
+            "loader_version": answer.version,
+            "tp": tp,
+            "ep": ep,
+            "dp": dp,
+        }
         click.echo(msgspec.json.encode(document).decode())
         return
     show(answer, found, tp)
@@ -72,11 +116,30 @@ def show(answer: Resolution, found: PassPrice, tp: int) -> None:
     """Print a priced pass for people."""
     w = found.workload
     low, high = found.band
-    shares = "   ".join(click.style(f"{s} {ms / found.total_ms:.0%}", fg=_SOURCES.get(s)) for s, ms in found.by_source_ms.items()) if found.total_ms else ""
-    click.echo(printable(answer.checkpoint.name) + f"   {answer.loader} {answer.version} on {answer.system.name}, {found.mode}")
-    click.echo(f"{w.phase} {w.batch} x {w.isl}, tp {tp}   {click.style(f'{found.total_ms:.3f} ms', bold=True)}  [{low:.3f}, {high:.3f}]   {shares}\n")
+    shares = (
+        "   ".join(
+            click.style(f"{s} {ms / found.total_ms:.0%}", fg=_SOURCES.get(s)) for s, ms in found.by_source_ms.items()
+        )
+        if found.total_ms
+        else ""
+    )
+    click.echo(
+        printable(answer.checkpoint.name) + f"   {answer.loader} {answer.version} on {answer.system.name}, {found.mode}"
+    )
+    click.echo(
+        f"{w.phase} {w.batch} x {w.isl}, tp {tp}   {click.style(f'{found.total_ms:.3f} ms', bold=True)}  [{low:.3f}, {high:.3f}]   {shares}\n"
+    )
     rows = [
-        [op.op, op.kind, colour(op.lane, answer_algorithm(op)), str(op.layers), f"{op.ms_per_layer:.4f}", f"{op.ms:.3f}", click.style(op.source, fg=_SOURCES.get(op.source)), _origin(op)]
+        [
+            op.op,
+            op.kind,
+            colour(op.lane, answer_algorithm(op)),
+            str(op.layers),
+            f"{op.ms_per_layer:.4f}",
+            f"{op.ms:.3f}",
+            click.style(op.source, fg=_SOURCES.get(op.source)),
+            _origin(op),
+        ]
         for op in found.ops
     ]
     click.echo(table(["op", "kind", "lane", "layers", "ms/layer", "ms", "source", "from"], rows, frozenset({3, 4, 5})))
@@ -86,7 +149,11 @@ def show(answer: Resolution, found: PassPrice, tp: int) -> None:
 
 def answer_algorithm(op: OpPrice) -> str:
     """Word by which a lane is coloured."""
-    return op.lane.removesuffix("_wo").removesuffix("_static").removesuffix("_dynamic") if op.lane not in ("int4_wo", "int8_wo") else op.lane
+    return (
+        op.lane.removesuffix("_wo").removesuffix("_static").removesuffix("_dynamic")
+        if op.lane not in ("int4_wo", "int8_wo")
+        else op.lane
+    )
 
 
 def _origin(op: OpPrice) -> str:

@@ -24,7 +24,17 @@ _COLOURS = {
     "mxfp4": "magenta",
     "int4_wo": "blue",
 }
-_LETTERS = {"bf16": ".", "fp8": "8", "fp8_pc_pt": "c", "fp8_block": "b", "mxfp8": "x", "nvfp4": "4", "w4a16_nvfp4": "w", "mxfp4": "m", "int4_wo": "i"}
+_LETTERS = {
+    "bf16": ".",
+    "fp8": "8",
+    "fp8_pc_pt": "c",
+    "fp8_block": "b",
+    "mxfp8": "x",
+    "nvfp4": "4",
+    "w4a16_nvfp4": "w",
+    "mxfp4": "m",
+    "int4_wo": "i",
+}
 
 
 def colour(text: str, algorithm: str) -> str:
@@ -88,10 +98,14 @@ def heat_map(resolution: Resolution, width: int = 100) -> str:
         for start in range(0, layers, step):
             stop = min(layers, start + step)
             ruler = "".join(str(i)[-2:].ljust(10) if i % 10 == 0 else "" for i in range(start, stop))
-            out.append(f"  {'layer'.rjust(label)}  {' ' * ((10 - start % 10) % 10) if start % 10 else ''}{ruler}".rstrip())
+            out.append(
+                f"  {'layer'.rjust(label)}  {' ' * ((10 - start % 10) % 10) if start % 10 else ''}{ruler}".rstrip()
+            )
             for name in names:
                 cells = [grid.get((name, i), "") for i in range(start, stop)]
                 used.update(c for c in cells if c)
-                out.append(f"  {name.rjust(label)}  " + "".join(colour(_LETTERS.get(c, "?"), c) if c else " " for c in cells))
+                out.append(
+                    f"  {name.rjust(label)}  " + "".join(colour(_LETTERS.get(c, "?"), c) if c else " " for c in cells)
+                )
     key = "   ".join(colour(f"{_LETTERS.get(a, '?')} {a}", a) for a in sorted(used))
     return "\n".join([*out, "", "  " + key])

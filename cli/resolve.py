@@ -8,9 +8,12 @@ from pathlib import Path
 import click
 
 from ..resolver.api import resolve
-from ..resolver.resolution import Resolution
 from . import options, printable
 from .render import colour, grouped, heat_map, table
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..resolver.resolution import Resolution
 
 
 @click.command("resolve")
@@ -35,7 +38,9 @@ def command(
     svg: Path | None,
 ) -> None:
     """At which precision every module of CHECKPOINT runs under a loader on a system, and by which rule."""
-    answer = resolve(checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode))
+    answer = resolve(
+        checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode)
+    )
     if svg is not None:
         from .picture import write_svg
 
@@ -51,9 +56,18 @@ def command(
 def show(answer: Resolution, everything: bool = False, with_map: bool = True) -> None:
     """Print a resolution for people."""
     sm = f" (sm{answer.system.sm})" if answer.system.sm else ""
-    click.echo(f"{printable(answer.checkpoint.name)}   {_declared(answer)}   {answer.loader} {answer.version} on {answer.system.name}{sm}\n")
+    click.echo(
+        f"{printable(answer.checkpoint.name)}   {_declared(answer)}   {answer.loader} {answer.version} on {answer.system.name}{sm}\n"
+    )
     rows = [
-        [name, str(count), colour(row.answer.algorithm, row.answer.algorithm), row.lane.lane, row.answer.rule, row.answer.rule_at]
+        [
+            name,
+            str(count),
+            colour(row.answer.algorithm, row.answer.algorithm),
+            row.lane.lane,
+            row.answer.rule,
+            row.answer.rule_at,
+        ]
         for name, count, row in grouped(answer, everything)
     ]
     click.echo(table(["module", "count", "algorithm", "lane", "decided by", ""], rows, frozenset({1})))

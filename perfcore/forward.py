@@ -76,7 +76,11 @@ def price(
     from .store import Store
     from .workload import Workload
 
-    answer = checkpoint if isinstance(checkpoint, Resolution) else resolve(checkpoint, loader, system, rules=rules, models=models, modes=modes)
+    answer = (
+        checkpoint
+        if isinstance(checkpoint, Resolution)
+        else resolve(checkpoint, loader, system, rules=rules, models=models, modes=modes)
+    )
     store = Store([paths.PERF_DATA, *map(Path, perf_data)]) if perf_data else None
     return price_buckets(
         buckets(answer, parallel, phase),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +19,8 @@ from .systems import system as find_system
 from .versions import split_loader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    import os
     from .modules import Module
 
 
@@ -70,10 +70,19 @@ def resolve(
     """
     library = find(tuple(Path(r) for r in rules))
     opened = open_checkpoint(checkpoint, tuple(Path(m) for m in models))
-    return resolve_with(library, opened, loader, system, Path(perf_data) if perf_data is not None else None, modes or {})
+    return resolve_with(
+        library, opened, loader, system, Path(perf_data) if perf_data is not None else None, modes or {}
+    )
 
 
-def resolve_with(library: Library, opened: Checkpoint, loader: str, system: str, perf_data: Path | None = None, modes: Mapping[str, str] | None = None) -> Resolution:
+def resolve_with(
+    library: Library,
+    opened: Checkpoint,
+    loader: str,
+    system: str,
+    perf_data: Path | None = None,
+    modes: Mapping[str, str] | None = None,
+) -> Resolution:
     """Resolve with a given rule library and an opened checkpoint."""
     name, version = split_loader(loader)
     compiled = compile_loader(library, name, version)
@@ -88,11 +97,18 @@ def resolve_with(library: Library, opened: Checkpoint, loader: str, system: str,
     rows = []
     for module in built:
         answer = _override(module, chosen) or chooser.decide(module)
-        rows.append(Resolved(module, answer, lanes.choose(answer.algorithm, answer.activations, module.kind, format_name)))
+        rows.append(
+            Resolved(module, answer, lanes.choose(answer.algorithm, answer.activations, module.kind, format_name))
+        )
     problems = [Problem(code, message) for code, message in reading.findings]
     for document in opened.files.values():
         if document.duplicates:
-            problems.append(Problem("BL292", f"{document.name} holds keys twice, the last one counts: {', '.join(document.duplicates[:5])}"))
+            problems.append(
+                Problem(
+                    "BL292",
+                    f"{document.name} holds keys twice, the last one counts: {', '.join(document.duplicates[:5])}",
+                )
+            )
     return Resolution(opened, reading, family, hardware, rows, chooser, _kv_cache(reading), problems, chosen)
 
 
@@ -143,7 +159,14 @@ def _override(module: Module, modes: Mapping[str, str]) -> Answer | None:
     for mode, kinds in _MODES.items():
         if mode in modes and module.kind in kinds:
             algorithm, _, activations = modes[mode].partition(":")
-            return Answer(algorithm, activations or ("none" if algorithm.startswith(("w4a16", "bf16")) else "dynamic"), f"explicit --{mode}-mode", "command line", (), "given by the user")
+            return Answer(
+                algorithm,
+                activations or ("none" if algorithm.startswith(("w4a16", "bf16")) else "dynamic"),
+                f"explicit --{mode}-mode",
+                "command line",
+                (),
+                "given by the user",
+            )
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from .bucket import SHAPE_KEYS, Bucket, Rows
 from .family import operations
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Iterable
 
     from .modules import Member, Module, OverlapGroup
@@ -56,10 +56,20 @@ class Parallel:
         ranks = tp * dp
         if moe_tp == 0:
             if ranks % ep:
-                raise UsageError("BL225", f"{ep} expert groups do not divide {ranks} ranks", place="--ep", help="ep must divide tp x dp")
+                raise UsageError(
+                    "BL225",
+                    f"{ep} expert groups do not divide {ranks} ranks",
+                    place="--ep",
+                    help="ep must divide tp x dp",
+                )
             moe_tp = ranks // ep
         if moe_tp * ep != ranks:
-            raise UsageError("BL225", f"moe_tp {moe_tp} x ep {ep} is not tp {tp} x dp {dp}", place="--moe-tp", help="the experts are split over all ranks")
+            raise UsageError(
+                "BL225",
+                f"moe_tp {moe_tp} x ep {ep} is not tp {tp} x dp {dp}",
+                place="--moe-tp",
+                help="the experts are split over all ranks",
+            )
         return cls(tp, moe_tp, ep, dp, pp)
 
     @property
@@ -70,7 +80,12 @@ class Parallel:
 
 def _divide(size: int, parts: int, what: str) -> int:
     if size % parts:
-        raise UsageError("BL225", f"{what} is {size}, which {parts} ranks do not divide", place="--tp", help="choose a size that divides it")
+        raise UsageError(
+            "BL225",
+            f"{what} is {size}, which {parts} ranks do not divide",
+            place="--tp",
+            help="choose a size that divides it",
+        )
     return size // parts
 
 
@@ -89,9 +104,16 @@ def local(member: Member, tp: int, module: Module) -> tuple[int, int]:
         return member.out, _divide(member.into, tp, what)
     if member.heads:
         if member.heads >= tp:
-            return _divide(member.heads, tp, f"the head count of `{module.path}`") * (member.out // member.heads), member.into
+            return _divide(member.heads, tp, f"the head count of `{module.path}`") * (
+                member.out // member.heads
+            ), member.into
         if tp % member.heads:
-            raise UsageError("BL225", f"`{module.path}` has {member.heads} heads, which {tp} ranks cannot share", place="--tp", help="choose a multiple or a divisor")
+            raise UsageError(
+                "BL225",
+                f"`{module.path}` has {member.heads} heads, which {tp} ranks cannot share",
+                place="--tp",
+                help="choose a multiple or a divisor",
+            )
         return member.out // member.heads, member.into
     return _divide(member.out, tp, what), member.into
 
@@ -109,7 +131,12 @@ def _moe(row: Resolved, parallel: Parallel) -> dict[str, int | str]:
     a = row.module.attributes
     missing = [k for k in ("hidden", "inter", "topk", "count") if k not in a]
     if missing:
-        raise UsageError("BL226", f"`{row.module.path}` does not say its {missing[0]}", place=f"{row.module.file}:{row.module.line}", help="complete the `experts` statement")
+        raise UsageError(
+            "BL226",
+            f"`{row.module.path}` does not say its {missing[0]}",
+            place=f"{row.module.file}:{row.module.line}",
+            help="complete the `experts` statement",
+        )
     _divide(a["inter"], parallel.moe_tp, f"the intermediate size of `{row.module.path}`")
     _divide(a["count"], parallel.moe_ep, f"the number of experts of `{row.module.path}`")
     return {
@@ -179,7 +206,17 @@ def buckets(resolution: Resolution, parallel: Parallel | None = None, phase: str
         rows_of[key] = "tokens"
         order.see(key, op.stack)
     return [
-        Bucket(op, kind, here, len(members), dict(shape), rows_of[key], overlap, algorithm, tuple(m for m in members if isinstance(m, str)))
+        Bucket(
+            op,
+            kind,
+            here,
+            len(members),
+            dict(shape),
+            rows_of[key],
+            overlap,
+            algorithm,
+            tuple(m for m in members if isinstance(m, str)),
+        )
         for key in order.sorted()
         for op, kind, here, shape, overlap, algorithm in [key]
         for members in [found[key]]
@@ -207,10 +244,17 @@ class _Order:
 
 def _complete(kind: str, attributes: Mapping[str, int | str], place: str) -> None:
     if kind not in SHAPE_KEYS:
-        raise UsageError("BL227", f"unknown operation kind `{kind}`", place=place, help="known: " + ", ".join(sorted(SHAPE_KEYS)))
+        raise UsageError(
+            "BL227", f"unknown operation kind `{kind}`", place=place, help="known: " + ", ".join(sorted(SHAPE_KEYS))
+        )
     missing = [k for k in SHAPE_KEYS[kind] if k not in attributes]
     if missing:
-        raise UsageError("BL226", f"a `{kind}` operation lacks {', '.join(missing)}", place=place, help="name every size: " + ", ".join(SHAPE_KEYS[kind]))
+        raise UsageError(
+            "BL226",
+            f"a `{kind}` operation lacks {', '.join(missing)}",
+            place=place,
+            help="name every size: " + ", ".join(SHAPE_KEYS[kind]),
+        )
 
 
 def _signatures(resolution: Resolution, parallel: Parallel, phase: str | None) -> dict[tuple[str, int, str], str]:
@@ -220,7 +264,11 @@ def _signatures(resolution: Resolution, parallel: Parallel, phase: str | None) -
     """
     if phase is None:
         return {}
-    groups = [g for g in operations(resolution.family, resolution.checkpoint.config, parallel.values)[1] if g.phase in (None, phase)]
+    groups = [
+        g
+        for g in operations(resolution.family, resolution.checkpoint.config, parallel.values)[1]
+        if g.phase in (None, phase)
+    ]
     out: dict[tuple[str, int, str], str] = {}
     for group in groups:
         _sign(resolution, group, out)
@@ -254,7 +302,9 @@ class WeightBytes:
     bytes: float
 
 
-def weight_bytes(resolution: Resolution, bytes_of: Mapping[str, float], parallel: Parallel | None = None) -> list[WeightBytes]:
+def weight_bytes(
+    resolution: Resolution, bytes_of: Mapping[str, float], parallel: Parallel | None = None
+) -> list[WeightBytes]:
     """Sum stored weight bytes per operation and lane on one rank.
 
     Parameters
@@ -267,7 +317,10 @@ def weight_bytes(resolution: Resolution, bytes_of: Mapping[str, float], parallel
     for row in resolution.rows:
         total = _weights(row, split)
         found.setdefault((row.module.op, row.lane.lane), []).append(total)
-    return [WeightBytes(op, lane, len(sizes), sum(sizes), sum(sizes) * bytes_of[lane]) for (op, lane), sizes in found.items()]
+    return [
+        WeightBytes(op, lane, len(sizes), sum(sizes), sum(sizes) * bytes_of[lane])
+        for (op, lane), sizes in found.items()
+    ]
 
 
 def _weights(row: Resolved, split: Parallel) -> int:

@@ -45,7 +45,12 @@ class Checkpoint:
         listed = self.config.get("architectures")
         if isinstance(listed, list) and listed and isinstance(listed[0], str):
             return listed[0]
-        raise CheckpointError("BL205", "`architectures` names no model class", place=f"{self.name}: config.json#/architectures", help="the published config.json has it; add it")
+        raise CheckpointError(
+            "BL205",
+            "`architectures` names no model class",
+            place=f"{self.name}: config.json#/architectures",
+            help="the published config.json has it; add it",
+        )
 
     @property
     def digest(self) -> str:
@@ -135,14 +140,18 @@ def open_checkpoint(where: str | os.PathLike[str] | Checkpoint, models: tuple[Pa
     try:
         if path.is_dir():
             if not _is_file(path / "config.json"):
-                raise CheckpointError("BL206", "the folder holds no `config.json`", place=text, help="name the folder of one checkpoint")
+                raise CheckpointError(
+                    "BL206", "the folder holds no `config.json`", place=text, help="name the folder of one checkpoint"
+                )
             return from_folder(path, text)
         if path.is_file():
             if path.name == "config.json":
                 return from_folder(path.parent, text)
             return Checkpoint(text, path.parent, {"config.json": Document("config.json", read_json(path).value)})
     except (OSError, ValueError):
-        raise UsageError("BL200", "no checkpoint of that name", place=text[:200], help="give a model id, a folder or a config.json") from None
+        raise UsageError(
+            "BL200", "no checkpoint of that name", place=text[:200], help="give a model id, a folder or a config.json"
+        ) from None
     for root in model_roots(models):
         folder = root / text.replace("/", "--", 1)
         if "/" in text and ".." not in text and _is_file(folder / "config.json"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ from .expressions import ABSENT, Scope, evaluate, names_used
 from .loader import MODULE_NAMES, UNQUANTIZED, Reading, Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from .modules import Module
 
 _MISS: Final = -1

@@ -51,7 +51,11 @@ def find_module(resolution: Resolution, name: str) -> list[Resolved]:
         if found:
             return found
     names = [r.module.path for r in rows]
-    hint = nearest(name, names) or nearest(name, [n.partition(".layers.")[2] for n in names]) or "`bitlane resolve` lists the modules"
+    hint = (
+        nearest(name, names)
+        or nearest(name, [n.partition(".layers.")[2] for n in names])
+        or "`bitlane resolve` lists the modules"
+    )
     raise UsageError("BL229", f"no module `{name}`", place=resolution.checkpoint.name, help=hint)
 
 

@@ -32,7 +32,16 @@ class Absent:
 
 ABSENT: Final = Absent()
 
-_TYPES: Final = {dict: "dict", list: "list", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null", Absent: "absent"}
+_TYPES: Final = {
+    dict: "dict",
+    list: "list",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    Absent: "absent",
+}
 
 
 class Scope:
@@ -82,7 +91,9 @@ class Scope:
         if name in self._memo:
             return self._memo[name]
         if name in self._busy:
-            raise RuleError("BL116", f"`{name}` is defined by itself", help="break the circle between the `let` statements")
+            raise RuleError(
+                "BL116", f"`{name}` is defined by itself", help="break the circle between the `let` statements"
+            )
         self._busy.add(name)
         try:
             value = evaluate(self.lets[name], self)
@@ -129,7 +140,9 @@ def _arithmetic(operator: str, left: float, right: float, scope: Scope) -> float
     if operator == "*":
         return left * right
     if right == 0:
-        raise CheckpointError("BL211", "division by zero in a shape", place=scope.place, help="a size in the config is 0")
+        raise CheckpointError(
+            "BL211", "division by zero in a shape", place=scope.place, help="a size in the config is 0"
+        )
     if operator == "//":
         return left // right
     if operator == "%":
@@ -145,7 +158,12 @@ def _contains(value: Any, part: Any) -> bool:
 
 
 def _same(left: Any, right: Any) -> bool:
-    return type(left) is not Absent and type(right) is not Absent and isinstance(left, bool) == isinstance(right, bool) and left == right
+    return (
+        type(left) is not Absent
+        and type(right) is not Absent
+        and isinstance(left, bool) == isinstance(right, bool)
+        and left == right
+    )
 
 
 def _binary(node: t.Binary, scope: Scope) -> Any:
@@ -242,7 +260,9 @@ def _values(value: Any) -> list[Any]:
 def _every(collection: Any, key: Any, test: str) -> bool:
     """All members of a dict or list have ``key`` present/absent; false when there are none."""
     members = _values(collection)
-    return bool(members) and all(isinstance(m, dict) and present(descend(m, key)) is (test == "exists") for m in members)
+    return bool(members) and all(
+        isinstance(m, dict) and present(descend(m, key)) is (test == "exists") for m in members
+    )
 
 
 def _field(collection: Any, key: Any) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from .naming import Mapper, mapper
 from .versions import holds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Iterator
 
     from ..rules.library import Library, RuleFile

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from .expressions import Scope, evaluate
 from .versions import holds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from ..rules.library import Library, Placed
 
 
@@ -39,7 +39,9 @@ class Lanes:
         self._base = {"loader": loader, "version": version, "sm": sm, "system": system}
         self._memo: dict[tuple[str, str, str, str], LaneAnswer] = {}
 
-    def choose(self, algorithm: str, activations: str, kind: str, format: str, extra: Mapping[str, Any] | None = None) -> LaneAnswer:
+    def choose(
+        self, algorithm: str, activations: str, kind: str, format: str, extra: Mapping[str, Any] | None = None
+    ) -> LaneAnswer:
         """Return the lane of an algorithm.
 
         Parameters
@@ -58,7 +60,9 @@ class Lanes:
         if extra is None and key in self._memo:
             return self._memo[key]
         scope = Scope({}, {}, {}, "lanes.rules")
-        scope.values.update(self._base, algorithm=algorithm, activations=activations, kind=kind, format=format, **(extra or {}))
+        scope.values.update(
+            self._base, algorithm=algorithm, activations=activations, kind=kind, format=format, **(extra or {})
+        )
         for rule, placed in self._lanes:
             if rule.kinds and kind not in rule.kinds:
                 continue
@@ -69,7 +73,10 @@ class Lanes:
             place = f"{placed.file}:{rule.at.line}"
             if isinstance(rule, t.Refuse):
                 raise CheckpointError(
-                    rule.code or "BL260", rule.message, place=f"{algorithm} {kind} on {self._base['system']} (by {place})", help="choose another system or loader"
+                    rule.code or "BL260",
+                    rule.message,
+                    place=f"{algorithm} {kind} on {self._base['system']} (by {place})",
+                    help="choose another system or loader",
                 )
             answer = LaneAnswer(rule.name, place, rule.approximates)
             if extra is None:
@@ -92,6 +99,11 @@ class Lanes:
         """
         rule = self._weights.get(lane)
         if rule is None:
-            raise CheckpointError("BL261", f"no stored size is known for lane `{lane}`", place="lanes.rules", help="add `weights LANE = BYTES`")
+            raise CheckpointError(
+                "BL261",
+                f"no stored size is known for lane `{lane}`",
+                place="lanes.rules",
+                help="add `weights LANE = BYTES`",
+            )
         value = evaluate(rule.bytes_per_weight, Scope({}, {}, {}, "lanes.rules"))
         return float(value)

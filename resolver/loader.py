@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ from .metadata import pointer
 from .versions import holds, known_version
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from ..rules.library import Library, RuleFile
 
 UNQUANTIZED: Final = "bf16"

@@ -50,10 +50,20 @@ def read_json(path: Path, limit: int = CONFIG_LIMIT) -> Document:
     try:
         size = path.stat().st_size
         if size > limit:
-            raise CheckpointError("BL202", f"`{path.name}` is {size >> 20} MiB, more than {limit >> 20} MiB", place=str(path), help="metadata of this size is not a checkpoint's")
+            raise CheckpointError(
+                "BL202",
+                f"`{path.name}` is {size >> 20} MiB, more than {limit >> 20} MiB",
+                place=str(path),
+                help="metadata of this size is not a checkpoint's",
+            )
         data = path.read_bytes()
     except OSError as error:
-        raise CheckpointError("BL201", f"cannot read `{path.name}`: {error.strerror or error}", place=str(path), help="check the path and its permissions") from error
+        raise CheckpointError(
+            "BL201",
+            f"cannot read `{path.name}`: {error.strerror or error}",
+            place=str(path),
+            help="check the path and its permissions",
+        ) from error
     return parse_json(data, path.name, str(path))
 
 
@@ -78,14 +88,26 @@ def parse_json(data: bytes, name: str, place: str = "") -> Document:
         raise CheckpointError("BL203", f"`{name}` is not UTF-8", place=where, help="save it as UTF-8") from error
     except json.JSONDecodeError as error:
         raise CheckpointError(
-            "BL203", f"`{name}` is not JSON: {error.msg.lower()}", place=f"{where}:{error.lineno}:{error.colno}", help="repair the file at this place"
+            "BL203",
+            f"`{name}` is not JSON: {error.msg.lower()}",
+            place=f"{where}:{error.lineno}:{error.colno}",
+            help="repair the file at this place",
         ) from error
     except RecursionError:
-        raise CheckpointError("BL204", f"`{name}` is nested too deeply", place=where, help="no checkpoint metadata needs that; the file is damaged or hostile") from None
+        raise CheckpointError(
+            "BL204",
+            f"`{name}` is nested too deeply",
+            place=where,
+            help="no checkpoint metadata needs that; the file is damaged or hostile",
+        ) from None
     except ValueError as error:
-        raise CheckpointError("BL203", f"`{name}` holds a number that no loader reads", place=where, help="repair the file") from error
+        raise CheckpointError(
+            "BL203", f"`{name}` holds a number that no loader reads", place=where, help="repair the file"
+        ) from error
     if not isinstance(value, dict):
-        raise CheckpointError("BL203", f"`{name}` holds no JSON object at the top", place=where, help='the file must start with "{"')
+        raise CheckpointError(
+            "BL203", f"`{name}` holds no JSON object at the top", place=where, help='the file must start with "{"'
+        )
     return Document(name, value, tuple(dict.fromkeys(duplicates)))
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import RuleError
-from ..grammar import tree as t
 
 if TYPE_CHECKING:
+    from ..grammar import tree as t
     from collections.abc import Iterable
 
 _ORDER = ("regex", "substring", "prefix", "suffix")
@@ -68,6 +68,11 @@ def mapper(renames: Iterable[t.Rename], family: str, prefix: str = "") -> Mapper
                     try:
                         regex.compile(rename.old)
                     except regex.error as error:
-                        raise RuleError("BL117", f"bad regular expression `{rename.old}`: {error}", place=family, help="escape it, or use `substring`") from error
+                        raise RuleError(
+                            "BL117",
+                            f"bad regular expression `{rename.old}`: {error}",
+                            place=family,
+                            help="escape it, or use `substring`",
+                        ) from error
                 chosen.append((kind, rename.old, rename.new))
     return Mapper(tuple(chosen))

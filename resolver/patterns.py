@@ -122,7 +122,10 @@ def _bounded(pattern: str, full: bool) -> Callable[[str], bool]:
             hit = compiled.fullmatch(text, timeout=BUDGET_S) if full else compiled.match(text, timeout=BUDGET_S)
         except TimeoutError:
             raise CheckpointError(
-                "BL250", f"pattern `{pattern[:80]}` takes more than {int(BUDGET_S * 1000)} ms on one name", place=text[:200], help="write it without nested repeats"
+                "BL250",
+                f"pattern `{pattern[:80]}` takes more than {int(BUDGET_S * 1000)} ms on one name",
+                place=text[:200],
+                help="write it without nested repeats",
             ) from None
         return hit is not None
 
@@ -213,7 +216,9 @@ def glob(pattern: str) -> Callable[[str], bool]:
         return lambda s: s == pattern
     found = _re2(glob_to_regex(pattern), True)
     if found is None:
-        raise CheckpointError("BL252", f"pattern `{pattern[:80]}` cannot be compiled", place=pattern[:80], help="simplify it")
+        raise CheckpointError(
+            "BL252", f"pattern `{pattern[:80]}` cannot be compiled", place=pattern[:80], help="simplify it"
+        )
     return found
 
 
@@ -224,7 +229,10 @@ def any_of(patterns: list[str], chunk: int = 500) -> Callable[[str], bool]:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = 128 << 20
-    parts = [re2.compile("|".join(f"(?:{p})" for p in patterns[i : i + chunk]), options).search for i in range(0, len(patterns), chunk)]
+    parts = [
+        re2.compile("|".join(f"(?:{p})" for p in patterns[i : i + chunk]), options).search
+        for i in range(0, len(patterns), chunk)
+    ]
     if len(parts) == 1:
         only = parts[0]
         return lambda s: only(s) is not None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .decide import Answer, Chooser
-from .lanes import LaneAnswer
 
 if TYPE_CHECKING:
+    from .decide import Answer, Chooser
+    from .lanes import LaneAnswer
+    from collections.abc import Iterator, Mapping
     from .checkpoint import Checkpoint
     from .family import Family
     from .loader import Reading

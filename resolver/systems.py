@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import yaml
 
@@ -15,6 +13,10 @@ from ..errors import MissingDataError, UsageError
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from ..rules.library import Library, find
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ def _load(path: Path, mtime_ns: int) -> Mapping[str, Mapping[str, Any]]:  # noqa
         document = yaml.load(file, Loader=loader)  # noqa: S506 - a safe loader
     systems = document.get("systems") if isinstance(document, dict) else None
     if not isinstance(systems, dict):
-        raise MissingDataError("BL502", "the file of systems holds no `systems`", place=str(path), help="restore systems.yaml")
+        raise MissingDataError(
+            "BL502", "the file of systems holds no `systems`", place=str(path), help="restore systems.yaml"
+        )
     return systems
 
 
@@ -68,6 +72,11 @@ def system(name: str, perf_data: Path | None = None, library: Library | None = N
     full = name if name in facts else aliases.get(name, name)
     if full not in facts:
         choices = sorted({*facts, *aliases})
-        raise UsageError("BL223", f"unknown system `{name}`", place="--system", help=nearest(name, choices) or "known: " + ", ".join(choices))
+        raise UsageError(
+            "BL223",
+            f"unknown system `{name}`",
+            place="--system",
+            help=nearest(name, choices) or "known: " + ", ".join(choices),
+        )
     sm = facts[full].get("sm_version")
     return System(full, int(sm) if sm is not None else None, facts[full])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..grammar import tree as t
+
 if TYPE_CHECKING:
     from .decide import Chooser
     from .modules import Module
@@ -74,5 +75,7 @@ def _listing(chooser: Chooser, names: dict[str, None]) -> list[dict[str, Any]]:
         return found
 
     return [
-        {"declaration": declared.listing_at[n], "text": text, "kind": "listing"} for n, text in enumerate(declared.listing.texts) if not meets(text)
+        {"declaration": declared.listing_at[n], "text": text, "kind": "listing"}
+        for n, text in enumerate(declared.listing.texts)
+        if not meets(text)
     ]

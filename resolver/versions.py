@@ -57,5 +57,8 @@ def known_version(loader: str, version: str, versions: Iterable[str]) -> str:
             return candidate
     hint = nearest(version, listed)
     raise UsageError(
-        "BL222", f"{loader} {version} is not described by any rule file", place="--loader", help=(hint + " " if hint else "") + "known: " + ", ".join(listed)
+        "BL222",
+        f"{loader} {version} is not described by any rule file",
+        place="--loader",
+        help=(hint + " " if hint else "") + "known: " + ", ".join(listed),
     )

@@ -94,14 +94,21 @@ class Library:
             raise UsageError("BL220", f"unknown loader `{name}`", place="--loader", help=hint)
         head = found.tree().head
         if not isinstance(head, t.LoaderHead):
-            raise RuleError("BL104", "the file does not describe a loader", place=found.label, help="start it with `loader NAME`")
+            raise RuleError(
+                "BL104", "the file does not describe a loader", place=found.label, help="start it with `loader NAME`"
+            )
         return head, self._statements(found)
 
     def family(self, file: RuleFile) -> tuple[t.FamilyHead, list[Placed]]:
         """Return a family's head and statements, overlays first."""
         head = file.tree().head
         if not isinstance(head, t.FamilyHead):
-            raise RuleError("BL104", "the file does not describe a family", place=file.label, help="start it with `family NAME for CLASS`")
+            raise RuleError(
+                "BL104",
+                "the file does not describe a family",
+                place=file.label,
+                help="start it with `family NAME for CLASS`",
+            )
         return head, self._statements(file)
 
     def lanes(self) -> list[Placed]:
@@ -154,7 +161,9 @@ def _scan(path: Path, label: str) -> RuleFile | None:
             raise RuleError("BL102", "a rule file of more than 1 MiB", place=label, help="split it")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise RuleError("BL105", f"cannot read the rule file: {error.strerror}", place=label, help="check its permissions") from error
+        raise RuleError(
+            "BL105", f"cannot read the rule file: {error.strerror}", place=label, help="check its permissions"
+        ) from error
     except UnicodeDecodeError as error:
         raise RuleError("BL105", "the rule file is not UTF-8", place=label, help="save it as UTF-8") from error
     found = _HEAD.search(text)
@@ -188,7 +197,9 @@ def find(folders: tuple[Path, ...] = ()) -> Library:
 
 def _stamp(root: Path) -> tuple[tuple[str, int, int], ...]:
     if not root.is_dir():
-        raise UsageError("BL221", "the rules folder does not exist", place=str(root), help="check --rules and BITLANE_RULES")
+        raise UsageError(
+            "BL221", "the rules folder does not exist", place=str(root), help="check --rules and BITLANE_RULES"
+        )
     out = []
     for path in sorted(root.rglob("*.rules")):
         found = path.stat()

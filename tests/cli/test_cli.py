@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from bitlane.cli import COMMANDS, main
 from click.testing import CliRunner
+
+from bitlane.cli import COMMANDS, main
 
 LIGHTNING = "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4"
 TARGET = ["--loader", "vllm@0.31.0", "--system", "gb200"]
@@ -59,7 +60,13 @@ def test_json_contract_of_resolve():
     assert row["checkpoint_modules"] == ["backbone.layers.0.mixer.in_proj"]
     # Mamba input projection of Lightning: 2 x 4096 + 2 x 8 x 128 + 64 outputs.
     assert row["shape"] == [10304, 2688]
-    assert (row["kind"], row["layer"], row["algorithm"], row["activations"], row["lane"]) == ("linear", 0, "fp8", "static", "fp8_static")
+    assert (row["kind"], row["layer"], row["algorithm"], row["activations"], row["lane"]) == (
+        "linear",
+        0,
+        "fp8",
+        "static",
+        "fp8_static",
+    )
     assert set(document) >= {"checkpoint", "modules", "unmatched", "problems"}
 
 
@@ -111,7 +118,9 @@ def test_weights_per_gpu():
 
 
 def test_explicit_modes_are_told_apart_from_inferred():
-    document = json.loads(run("resolve", LIGHTNING, *TARGET, "--gemm-mode", "fp8:static", "--moe-mode", "nvfp4", "--json").stdout)
+    document = json.loads(
+        run("resolve", LIGHTNING, *TARGET, "--gemm-mode", "fp8:static", "--moe-mode", "nvfp4", "--json").stdout
+    )
     rows = {m["module"]: m for m in document["modules"]}
     assert rows["model.layers.5.mixer.qkv_proj"]["algorithm"] == "fp8"
     assert rows["model.layers.5.mixer.qkv_proj"]["rule"] == "explicit --gemm-mode"
@@ -175,7 +184,10 @@ def test_unquantized_checkpoint_is_bf16_throughout(tmp_path):
 
 
 def test_control_characters_never_reach_the_terminal(tmp_path):
-    folder = small(tmp_path / "odd", quantization_config={"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["a\x1b[31mb", "no\nsuch"]})
+    folder = small(
+        tmp_path / "odd",
+        quantization_config={"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["a\x1b[31mb", "no\nsuch"]},
+    )
     result = run("resolve", folder, *TARGET, "--no-map")
     assert result.exit_code == 0
     assert "\x1b[31m" not in result.output
@@ -196,7 +208,15 @@ def test_every_listed_command_has_its_module():
 HEAVY = "numba", "pyarrow", "torch", "vllm", "numpy", "pandas", "rich"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["resolve", LIGHTNING, *TARGET, "--json"], ["explain", LIGHTNING, "lm_head", *TARGET], ["buckets", LIGHTNING, *TARGET]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["resolve", LIGHTNING, *TARGET, "--json"],
+        ["explain", LIGHTNING, "lm_head", *TARGET],
+        ["buckets", LIGHTNING, *TARGET],
+    ],
+)
 def test_resolving_imports_nothing_heavy(arguments):
     code = (
         "import sys\n"

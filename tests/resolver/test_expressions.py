@@ -5,13 +5,22 @@ from __future__ import annotations
 import math
 
 import pytest
-from bitlane.errors import CheckpointError, RuleError
-from bitlane.grammar import parse
-from bitlane.resolver.expressions import ABSENT, Scope, evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
-METADATA = {"a": {"b": 3, "none": None}, "list": ["x", "y"], "word": "MIXED_Precision", "n": 7, "flag": True, "text": "MEM*", "zero": 0}
+from bitlane.errors import CheckpointError, RuleError
+from bitlane.grammar import parse
+from bitlane.resolver.expressions import ABSENT, Scope, evaluate
+
+METADATA = {
+    "a": {"b": 3, "none": None},
+    "list": ["x", "y"],
+    "word": "MIXED_Precision",
+    "n": 7,
+    "flag": True,
+    "text": "MEM*",
+    "zero": 0,
+}
 
 
 def value(text, metadata=METADATA, **values):
@@ -47,7 +56,7 @@ def value(text, metadata=METADATA, **values):
         ('lower(word) ends_with "precision"', True),
         ('list contains "y"', True),
         ('word contains "_P"', True),
-        ('n in (1, 7) and n not in (2, 3)', True),
+        ("n in (1, 7) and n not in (2, 3)", True),
         ("missing < 3", False),
         ('missing is "x"', False),
         ('missing is not "x"', True),

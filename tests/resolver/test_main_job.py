@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from bitlane import paths
 from bitlane.errors import CheckpointError
 from bitlane.resolver.api import resolve
@@ -139,7 +140,11 @@ def test_super_shaped_has_one_bucket_per_precision(super_shaped):
         assert (bucket.op, bucket.lane) not in found
         found[(bucket.op, bucket.lane)] = bucket.layers
     assert {lane: n for (op, lane), n in found.items() if op == "shared_up"} == {"fp8_static": 39, "bf16": 1}
-    assert {lane: n for (op, lane), n in found.items() if op == "shared_down"} == {"fp8_static": 37, "nvfp4": 1, "bf16": 2}
+    assert {lane: n for (op, lane), n in found.items() if op == "shared_down"} == {
+        "fp8_static": 37,
+        "nvfp4": 1,
+        "bf16": 2,
+    }
     assert {lane: n for (op, lane), n in found.items() if op == "mamba_in_proj"} == {"fp8_static": 28, "bf16": 12}
 
 

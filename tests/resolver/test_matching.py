@@ -7,15 +7,37 @@ import re
 
 import pytest
 import regex
-from bitlane.errors import CheckpointError
-from bitlane.resolver.entries import Entries
-from bitlane.resolver.patterns import BadPatternError, glob, matcher
 from hypothesis import given
 from hypothesis import strategies as st
 
-PART = st.sampled_from(["model", "layers", "0", "1", "10", "mlp", "experts", "gate_proj", "up_proj", "self_attn", "q_proj", "lm_head", "a.b"])
+from bitlane.errors import CheckpointError
+from bitlane.resolver.entries import Entries
+from bitlane.resolver.patterns import BadPatternError, glob, matcher
+
+PART = st.sampled_from(
+    [
+        "model",
+        "layers",
+        "0",
+        "1",
+        "10",
+        "mlp",
+        "experts",
+        "gate_proj",
+        "up_proj",
+        "self_attn",
+        "q_proj",
+        "lm_head",
+        "a.b",
+    ]
+)
 NAME = st.lists(PART, min_size=1, max_size=6).map(".".join)
-GLOB = st.lists(st.sampled_from(["model", "layers", ".", "1", "*", "?", "[0-3]", "[!a]", "[", "]", "mlp", "proj", "-", "[]a]", "[b-a]", "{"]), max_size=7).map("".join)
+GLOB = st.lists(
+    st.sampled_from(
+        ["model", "layers", ".", "1", "*", "?", "[0-3]", "[!a]", "[", "]", "mlp", "proj", "-", "[]a]", "[b-a]", "{"]
+    ),
+    max_size=7,
+).map("".join)
 ENTRIES = st.lists(st.one_of(NAME, GLOB), max_size=25)
 
 PLAIN = {
@@ -55,14 +77,31 @@ def test_many_entries_take_the_filtered_path_and_agree():
     assert index.find("glob", "model.layers.99.x") == -1
 
 
-@pytest.mark.parametrize("pattern", [r".*q_proj$", r"model\.layers\.1\..*", r".*mlp\.(gate|up)_proj", r"^(?!.*experts).*$", r"model\.layers\.(?!0\.).*", r"lm_head", r"a+b", r".*\.experts\..*"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r".*q_proj$",
+        r"model\.layers\.1\..*",
+        r".*mlp\.(gate|up)_proj",
+        r"^(?!.*experts).*$",
+        r"model\.layers\.(?!0\.).*",
+        r"lm_head",
+        r"a+b",
+        r".*\.experts\..*",
+    ],
+)
 @given(name=NAME)
 def test_regular_expressions_agree_with_the_engine_that_vllm_uses(pattern, name):
     assert matcher(pattern)(name) == (regex.match(pattern, name) is not None)
     assert matcher(pattern, full=True)(name) == (regex.fullmatch(pattern, name) is not None)
 
 
-@given(st.lists(st.sampled_from(["a", "b", ".", "*", "+", "?", "(", ")", "|", "[ab]", "^", "$", r"\.", ".*"]), max_size=8).map("".join), st.text("ab.", max_size=8))
+@given(
+    st.lists(
+        st.sampled_from(["a", "b", ".", "*", "+", "?", "(", ")", "|", "[ab]", "^", "$", r"\.", ".*"]), max_size=8
+    ).map("".join),
+    st.text("ab.", max_size=8),
+)
 def test_generated_regular_expressions_agree(pattern, name):
     try:
         want = re.match(pattern, name) is not None
@@ -78,7 +117,9 @@ def test_generated_regular_expressions_agree(pattern, name):
     assert got == want
 
 
-@pytest.mark.parametrize("pattern", [r"^(model\.)?(.*\.)*(.*_proj)$", "(a+)+$", ".*.*.*.*.*.*=.*", r"(?=(a+)+$)(a|aa)+$"])
+@pytest.mark.parametrize(
+    "pattern", [r"^(model\.)?(.*\.)*(.*_proj)$", "(a+)+$", ".*.*.*.*.*.*=.*", r"(?=(a+)+$)(a|aa)+$"]
+)
 def test_costly_patterns_answer_or_refuse(pattern):
     name = "model." + "layers.a." * 30 + "x!"
     try:
