@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 IDENTITY: Final = "run.json"
 LOCK: Final = "lock"
 SCHEMA: Final = "bitlane.run/1"
+Tier = Literal["collected", "local", "synthetic"]
 
 
 class RunIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +56,7 @@ class RunIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     planned: int
     seed: int
     run_id: str
-    provenance: Literal["collected", "local", "synthetic"] = "collected"
+    provenance: Tier = "collected"
     schema: str = SCHEMA
 
 
