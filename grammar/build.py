@@ -291,12 +291,22 @@ _BUILDERS: dict[str, Callable[[Any], Any]] = {
     "schemes": lambda n: t.Schemes(at=span(n), rows=_block(n)),
     "scheme": lambda n: t.Scheme(**_guard(n), outcome=_outcome(n), kinds=_names(n, "kinds")),
     "leave": lambda n: t.Leave(**_guard(n), kinds=_names(n)),
-    "exclude": lambda n: t.Exclude(**_guard(n), match=_match(n), outcome=_optional_outcome(n), kinds=_names(n, "kinds")),
+    "exclude": lambda n: t.Exclude(
+        **_guard(n),
+        match=_match(n),
+        outcome=_optional_outcome(n),
+        kinds=_names(n, "kinds"),
+        unlisted=bool(_tokens(n, "UNLISTED")),
+    ),
     "take": lambda n: t.Take(**_guard(n), source=_tokens(n, "SOURCE")[0], match=_match(n), kinds=_names(n, "kinds")),  # type: ignore[arg-type]
     "default": lambda n: t.Default(
         **_guard(n), outcome=_outcome(n), kinds=_names(n, "kinds"), evidence=tuple(_tokens(_find(_find(n, "at"), "source_path"))) if _find(n, "at") else ()
     ),
+    "default_group": lambda n: t.Default(
+        **_guard(n), outcome=t.Outcome(at=span(n)), group=_tokens(n)[0], kinds=_names(n, "kinds")
+    ),
     "use": lambda n: t.Use(at=span(n), chain=_tokens(n)[0]),
+    "each": lambda n: t.Each(**_guard(n), on=_names(n), chain=_tokens(n)[0], kinds=_names(n, "kinds")),
     "config_scope": lambda n: t.ConfigScope(at=span(n), paths=tuple(_tokens(_find(n, "source_path")))),
     "require": lambda n: t.Require(at=span(n), test=expr(n.children[0]), message=_strings(n)[0]),
     "stack": lambda n: t.Stack(

@@ -99,17 +99,22 @@ def match(node: t.Match) -> str:
 
 def step(node: t.Step, bare: bool = False) -> str:
     """Write one step of a chain; ``bare`` leaves `for`, `when` and the version range out: the rule's name."""
+    kinds: tuple[str, ...] = ()
     match node:
         case t.Leave():
-            text, kinds = "leave " + ", ".join(node.kinds), ()
+            text = "leave " + ", ".join(node.kinds)
         case t.Exclude():
             suffix = f" as {outcome(node.outcome)}" if node.outcome is not None else ""
-            text, kinds = f"exclude {match_(node.match)}{suffix}", node.kinds
+            unlisted = "unlisted " if node.unlisted else ""
+            text, kinds = f"exclude {unlisted}{match_(node.match)}{suffix}", node.kinds
         case t.Take():
             text, kinds = f"take {node.source} {match_(node.match)}", node.kinds
         case t.Default():
             at = f" at {' | '.join(node.evidence)}" if node.evidence and not bare else ""
-            text, kinds = f"default {outcome(node.outcome)}{at}", node.kinds
+            what = f"group {node.group}" if node.group is not None else outcome(node.outcome)
+            text, kinds = f"default {what}{at}", node.kinds
+        case t.Each():
+            text, kinds = f"each {', '.join(node.on)} use {node.chain}", node.kinds
         case t.Use():
             return f"use {node.chain}"
         case t.Refuse():

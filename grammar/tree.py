@@ -197,9 +197,12 @@ class Leave(Guarded, frozen=True, kw_only=True, tag="leave"):
 
 
 class Exclude(Guarded, frozen=True, kw_only=True, tag="exclude"):
+    """``unlisted`` turns the test round: what no entry of the listing names is excluded."""
+
     match: Match
     outcome: Outcome | None = None
     kinds: tuple[str, ...] = ()
+    unlisted: bool = False
 
 
 class Take(Guarded, frozen=True, kw_only=True, tag="take"):
@@ -209,7 +212,10 @@ class Take(Guarded, frozen=True, kw_only=True, tag="take"):
 
 
 class Default(Guarded, frozen=True, kw_only=True, tag="default"):
+    """With ``group``, the schemes read the object at that path for what nothing before decided."""
+
     outcome: Outcome
+    group: str | None = None
     evidence: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
 
@@ -218,7 +224,15 @@ class Use(Node, frozen=True, kw_only=True, tag="use"):
     chain: str
 
 
-Step: TypeAlias = Leave | Exclude | Take | Default | Use | Refuse
+class Each(Guarded, frozen=True, kw_only=True, tag="each"):
+    """Every name of ``on`` is decided by the chain as a module of its own; all must say the same."""
+
+    on: tuple[str, ...]
+    chain: str
+    kinds: tuple[str, ...] = ()
+
+
+Step: TypeAlias = Leave | Exclude | Take | Default | Use | Each | Refuse
 
 
 class Chain(Node, frozen=True, kw_only=True, tag="chain"):
@@ -226,7 +240,9 @@ class Chain(Node, frozen=True, kw_only=True, tag="chain"):
     steps: tuple[Step, ...]
 
 
-FormatItem: TypeAlias = Let | Refuse | Report | Source | Algorithms | Schemes | KvCache | Leave | Exclude | Take | Default | Use
+FormatItem: TypeAlias = (
+    Let | Refuse | Report | Source | Algorithms | Schemes | KvCache | Leave | Exclude | Take | Default | Use | Each
+)
 
 
 class Format(Guarded, frozen=True, kw_only=True, tag="format"):
