@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from . import tree as t
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LANGUAGE = 1
+LANGUAGE: Final = 1
+MAX_DIGITS: Final = 40
 
 
 class BuildError(Exception):
@@ -48,9 +49,22 @@ def _text(token: Any) -> str:
     """Decode a string token."""
     try:
         value: str = json.loads(str(token))
+        value.encode()
     except ValueError as error:
-        raise BuildError(f"bad escape in {token}", span(token), 'escapes are those of JSON: \\" \\\\ \\n \\u00e9') from error
+        shown = str(token) if len(token) <= 40 else str(token)[:40] + "..."
+        help = 'escapes are those of JSON: \\" \\\\ \\n \\u00e9; control characters need one'
+        raise BuildError(f"bad escape in {shown}", span(token), help) from error
     return value
+
+
+def _number(token: Any) -> int | float:
+    """Decode a number token."""
+    digits = str(token)
+    if len(digits) <= MAX_DIGITS:
+        value: int | float = json.loads(digits.lstrip("0") or "0") if "." not in digits else float(digits)
+        if abs(value) < 1 << 63:
+            return value
+    raise BuildError("a number beyond 64 bits", span(token), "no size or version needs that")
 
 
 def _strings(node: Any) -> list[str]:
@@ -96,9 +110,9 @@ def expr(node: Any) -> t.Expr:
     if kind == "ref":
         return t.Ref(path=str(kids[0]), at=at)
     if kind == "number":
-        return t.Literal_(value=int(kids[0]), at=at)
+        return t.Literal_(value=_number(kids[0]), at=at)
     if kind == "real":
-        return t.Literal_(value=float(kids[0]), at=at)
+        return t.Literal_(value=_number(kids[0]), at=at)
     if kind == "string":
         return t.Literal_(value=_text(kids[0]), at=at)
     if kind in ("true", "false", "null"):
@@ -238,7 +252,7 @@ def _json(node: Any) -> Any:
     if kind == "json_string":
         return _text(node.children[0])
     if kind == "json_number":
-        return json.loads(str(node.children[0]))
+        return _number(node.children[0])
     return {"json_true": True, "json_false": False, "json_null": None}[kind]
 
 
@@ -362,7 +376,7 @@ def build(root: Any) -> t.File:
     """
     parts = [c for c in root.children if _is_tree(c)]
     version = parts[0]
-    number = int(_tokens(version, "INT")[0])
+    number = _number(version.children[0])
     if number != LANGUAGE:
         raise BuildError(f"language {number} is not known", span(version), f"this bitlane reads `language {LANGUAGE}`")
-    return t.File(at=span(root), language=number, head=_head(parts[1]), items=tuple(item(c) for c in parts[2:]))
+    return t.File(at=span(root), language=LANGUAGE, head=_head(parts[1]), items=tuple(item(c) for c in parts[2:]))

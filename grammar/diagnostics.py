@@ -31,6 +31,10 @@ class Diagnostic:
         What to write instead.
     severity
         ``error`` makes the file unusable, ``warning`` does not.
+    label
+        For parse errors: which situation of ``messages.LABELS`` it is.
+    related
+        Another place that the message speaks of, and what is there.
     """
 
     code: str
@@ -39,6 +43,8 @@ class Diagnostic:
     span: Span
     help: str = ""
     severity: str = "error"
+    label: str = ""
+    related: tuple[tuple[Span, str], ...] = ()
 
     @classmethod
     def at_token(cls, code: str, message: str, token: Any, file: str, help: str = "") -> Diagnostic:
@@ -65,7 +71,13 @@ class RuleSyntaxError(RuleError):
         return "\n".join(str(d) for d in self.diagnostics)
 
 
+def closest(name: str, choices: Iterable[str]) -> str:
+    """Return the closest of ``choices``, or an empty string."""
+    close = get_close_matches(name[:200], sorted(choices), n=1, cutoff=0.6)
+    return close[0] if close else ""
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return ``did you mean `x`?`` for the closest of ``choices``, or an empty string."""
-    close = get_close_matches(name, list(choices), n=1, cutoff=0.6)
-    return f"did you mean `{close[0]}`?" if close else ""
+    close = closest(name, choices)
+    return f"did you mean `{close}`?" if close else ""

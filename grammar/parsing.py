@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from . import tree
 from .diagnostics import Diagnostic, RuleSyntaxError
@@ -13,55 +14,80 @@ from .diagnostics import Diagnostic, RuleSyntaxError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GRAMMAR = Path(__file__).with_name("bitlane.lark")
-MAX_DEPTH = 64
-MAX_OPERATORS = 256
-MAX_ERRORS = 20
-_OPEN = {"LPAR", "LSQB"}
-_CLOSE = {"RPAR", "RSQB"}
-_CHAINING = {"NOT", "MINUS", "ADD", "MUL", "AND", "OR", "IF", "COMPARE", "IS"}
+GRAMMAR: Final = Path(__file__).with_name("bitlane.lark")
+MAX_DEPTH: Final = 64
+MAX_OPERATORS: Final = 256
+MAX_ERRORS: Final = 20
+MAX_TEXT: Final = 1 << 20
+_OPEN: Final = frozenset({"LPAR", "LSQB"})
+_CLOSE: Final = frozenset({"RPAR", "RSQB"})
+_CHAINING: Final = frozenset({"NOT", "MINUS", "ADD", "MUL", "AND", "OR", "IF", "COMPARE", "IS"})
+# `[` after one of these takes a member of a value; elsewhere it opens a list, which nests by itself.
+_INDEXABLE: Final = frozenset({"PATH", "RPAR", "RSQB", "STRING"})
 
 
-class DepthError(Exception):
-    """Nesting beyond :data:`MAX_DEPTH`, or a statement of more than :data:`MAX_OPERATORS` operators."""
+class TokenError(Exception):
+    """A token that the language has no place for, whatever stands around it."""
 
-    def __init__(self, token: Any, what: str) -> None:
+    def __init__(self, code: str, what: str, token: Any, help: str) -> None:
         super().__init__(what)
-        self.token = token
+        self.code = code
         self.what = what
+        self.token = token
+        self.help = help
+
+
+class JoinedError(Exception):
+    """Two words without a blank between them (``whenx``); ``token`` is the first."""
+
+    def __init__(self, token: Any) -> None:
+        super().__init__(str(token))
+        self.token = token
+
+
+def _wordish(char: str) -> bool:
+    return char.isalnum() or char in "_."
 
 
 class _Lines:
-    """Token filter: line breaks do not count inside ( ) and [ ], and repeat for free elsewhere."""
+    """Token filter: where line breaks count, how deep brackets go, and that words stand apart."""
 
     always_accept = ("_NL",)
 
     def process(self, stream: Iterator[Any]) -> Iterator[Any]:
         quiet = depth = operators = 0
-        last = "_NL"
-        token: Any = None
+        last, before = "_NL", None
         for token in stream:
             kind = token.type
             if kind == "_NL":
-                operators = 0
-                if quiet or last == "_NL":
+                # Inside brackets and after a comma a line break is a blank; elsewhere several count as one.
+                if quiet or last in ("_NL", "COMMA"):
                     continue
+                operators = 0
             elif kind in _OPEN or kind == "LBRACE":
                 quiet += kind in _OPEN
+                operators += kind == "LSQB" and last in _INDEXABLE
                 depth += 1
-                if depth > MAX_DEPTH:
-                    raise DepthError(token, f"nesting deeper than {MAX_DEPTH}")
             elif kind in _CLOSE or kind == "RBRACE":
                 quiet = max(0, quiet - (kind in _CLOSE))
                 depth = max(0, depth - 1)
             elif kind in _CHAINING:
                 operators += 1
-                if operators > MAX_OPERATORS:
-                    raise DepthError(token, f"more than {MAX_OPERATORS} operators in one statement")
-            last = kind
+            _check(token, before, depth, operators)
+            last, before = kind, token
             yield token
-        if last != "_NL" and token is not None:
-            yield type(token).new_borrow_pos("_NL", "\n", token)
+        if last != "_NL" and before is not None:
+            yield type(before).new_borrow_pos("_NL", "\n", before)
+
+
+def _check(token: Any, before: Any, depth: int, operators: int) -> None:
+    if depth > MAX_DEPTH:
+        raise TokenError("BL102", f"nesting deeper than {MAX_DEPTH}", token, "name a part of it with `let`")
+    if operators > MAX_OPERATORS:
+        what = f"more than {MAX_OPERATORS} operators in one statement"
+        raise TokenError("BL102", what, token, "name a part of it with `let`")
+    if before is not None and before.end_pos == token.start_pos and _wordish(before[-1:]) and _wordish(token[:1]):
+        raise JoinedError(before)
 
 
 def grammar_digest() -> str:
@@ -90,12 +116,14 @@ def _once(text: str, name: str) -> tree.File | Diagnostic:
     from lark.exceptions import UnexpectedInput
 
     from .build import BuildError, build
-    from .messages import explain
+    from .messages import explain, joined
 
     try:
         return build(parser().parse(text))
-    except DepthError as error:
-        return Diagnostic.at_token("BL102", error.what, error.token, name, help="split the statement, or name a part of it with `let`")
+    except TokenError as error:
+        return Diagnostic.at_token(error.code, error.what, error.token, name, help=error.help)
+    except JoinedError as error:
+        return joined(error.token, text, name)
     except UnexpectedInput as error:
         return explain(error, text, name)
     except BuildError as error:
@@ -115,38 +143,33 @@ def parse(text: str, name: str = "<rules>") -> tree.File:
     Raises
     ------
     RuleSyntaxError
-        With one diagnostic per mistake: after each, the statement that holds it is blanked out and parsing starts over.
+        With one diagnostic per mistake: after each, the statement that holds it is neutralised and parsing starts over.
     """
-    if len(text) > 1 << 20:
-        raise RuleSyntaxError([Diagnostic("BL102", "a rule file of more than 1 MiB", name, tree.Span(1, 1, 1, 2))])
-    found: list[Diagnostic] = []
-    current = text
-    for _ in range(MAX_ERRORS):
-        result = _once(current, name)
+    from .recovery import Recovery
+
+    if len(text) > MAX_TEXT:
+        where = tree.Span(1, 1, 1, 2)
+        raise RuleSyntaxError([Diagnostic("BL102", "a rule file of more than 1 MiB", name, where, "split it")])
+    # A byte order mark is no text.
+    recovery = Recovery(text.removeprefix("\ufeff"))
+    found: dict[int, Diagnostic] = {}
+    for _ in range(2 * MAX_ERRORS):
+        result = _once(recovery.text, name)
         if isinstance(result, tree.File):
-            if found:
-                raise RuleSyntaxError(found)
-            return result
-        if found and result.span.line <= found[-1].span.line and result.span == found[-1].span:
+            if not found:
+                return result
             break
-        found.append(result)
-        blanked = _blank(current, result.span.line)
-        if blanked == current:
+        # A statement that is still wrong after its first repair is one mistake, not two.
+        line = max(1, result.span.line - recovery.shift)
+        found.setdefault(line, _moved(result, recovery.shift))
+        if len(found) == MAX_ERRORS or not recovery.repair(result):
             break
-        current = blanked
-    raise RuleSyntaxError(found)
+    raise RuleSyntaxError(sorted(found.values(), key=lambda d: (d.span.line, d.span.column)))
 
 
-def _blank(text: str, line: int) -> str:
-    """Blank the statement on ``line`` and, when it opens a block, the whole block."""
-    lines = text.split("\n")
-    if not 1 <= line <= len(lines) or not lines[line - 1].strip():
-        return text
-    depth = lines[line - 1].count("{") - lines[line - 1].count("}")
-    last = line
-    while depth > 0 and last < len(lines):
-        depth += lines[last].count("{") - lines[last].count("}")
-        last += 1
-    for index in range(line - 1, last):
-        lines[index] = ""
-    return "\n".join(lines)
+def _moved(found: Diagnostic, shift: int) -> Diagnostic:
+    if not shift:
+        return found
+    at = found.span
+    moved = tree.Span(max(1, at.line - shift), at.column, max(1, at.end_line - shift), at.end_column)
+    return replace(found, span=moved)
