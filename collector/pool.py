@@ -9,11 +9,12 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from .engine import Engine, Measurement, Origin, case_seed
+from ..errors import BitlaneError, UsageError
+from .engine import Engine, Measurement, Origin, case_seed, load
 from .runfile import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .case import Case
 
@@ -68,6 +69,33 @@ def failure_of(case: Case, error: BaseException) -> Failure:
 def lost(case: Case, why: str) -> Failure:
     """Failure of a case whose worker died under it, every time it was tried."""
     return Failure(case.id, WORKER_LOST, why, case.group)
+
+
+Description = tuple[Origin, frozenset[tuple[str, str]]]
+Refusal = tuple[str, str, str, str]
+
+
+def start(name: str, options: Mapping[str, str]) -> tuple[Engine | None, Description | Refusal]:
+    """Start an engine in a worker; what it refuses travels as plain text, since such errors do not pickle."""
+    try:
+        engine = load(name, options)
+        return engine, (engine.origin(), engine.lanes())
+    except BitlaneError as error:
+        return None, (error.code, error.message, error.place, error.help)
+
+
+def started(answer: Description | Refusal) -> Description:
+    """What a worker said at its start, on the other side.
+
+    Raises
+    ------
+    UsageError
+        If it refused.
+    """
+    if len(answer) == 2:
+        return answer
+    code, message, place, hint = answer
+    raise UsageError(code, message, place=place, help=hint)
 
 
 class LocalPool:

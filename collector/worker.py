@@ -6,9 +6,8 @@ import multiprocessing
 import signal
 from typing import TYPE_CHECKING, Final
 
-from ..errors import BitlaneError, UsageError
-from .engine import Origin, load
-from .pool import Outcome, attempt, lost
+from ..errors import UsageError
+from .pool import Description, Outcome, attempt, lost, start, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
     from .case import Case
+    from .engine import Origin
 
 ATTEMPTS: Final = 2
 
@@ -24,13 +24,9 @@ def _serve(connection: Connection, name: str, options: dict[str, str]) -> None:
     """Body of the worker: say who we are, then answer cases until the pipe closes."""
     # An interrupt reaches the whole process group; the parent keeps what was measured and then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        engine = load(name, options)
-        connection.send((engine.origin(), engine.lanes()))
-    except BitlaneError as error:
-        connection.send((error.code, error.message, error.place, error.help))
-        return
-    while True:
+    engine, answer = start(name, options)
+    connection.send(answer)
+    while engine is not None:
         try:
             case, seed = connection.recv()
         except EOFError:
@@ -101,7 +97,7 @@ class ProcessPool:
                 return outcome
         return Outcome(case, lost(case, why))
 
-    def _start(self) -> tuple[Origin, frozenset[tuple[str, str]]]:
+    def _start(self) -> Description:
         context = multiprocessing.get_context("spawn")
         mine, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self._name, self._options), daemon=True)
@@ -117,9 +113,6 @@ class ProcessPool:
                 place="--engine",
                 help="its last words stand above; try `--no-isolate` to see the error itself",
             ) from None
-        if isinstance(answer[0], str):
-            code, message, place, hint = answer
-            raise UsageError(code, message, place=place, help=hint)
+        description = started(answer)
         self._process, self._connection = process, mine
-        origin, lanes = answer
-        return origin, lanes
+        return description
