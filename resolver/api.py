@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..rules.library import Library, find
+from .answers import Answer
 from .checkpoint import Checkpoint, open_checkpoint
-from .decide import Answer, Chooser
+from .decide import Chooser
 from .declarations import Declarations, declarations
 from .expressions import evaluate, present
 from .family import Family, compile_family, modules
@@ -19,8 +20,9 @@ from .systems import system as find_system
 from .versions import split_loader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     import os
+    from collections.abc import Mapping
+
     from .modules import Module
 
 

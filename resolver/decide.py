@@ -2,76 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError
 from ..grammar import text
 from ..grammar import tree as t
-from .declarations import Declarations, evidence_at
+from .answers import UNQUANTIZED, Answer, Hit, RefusalError, Tried, activations, said, shown
+from .declarations import Declarations, evidence_at, locate
 from .entries import Entries, ancestors
 from .expressions import ABSENT, Scope, evaluate, names_used
-from .loader import MODULE_NAMES, UNQUANTIZED, Reading, Rule
+from .loader import MODULE_NAMES, Reading, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
     from .modules import Module
 
-_MISS: Final = -1
 _UNSEEN: Any = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Why a module runs as it does.
-
-    Attributes
-    ----------
-    algorithm
-        Word of the loader's world (``nvfp4``, ``bf16``), before any hardware is considered.
-    activations
-        ``static``, ``dynamic`` or ``none``.
-    rule, rule_at
-        The deciding rule as written, and file:line.
-    evidence
-        Declarations behind it, as file#pointer.
-    note
-        What matched what, in words.
-    """
-
-    algorithm: str
-    activations: str
-    rule: str
-    rule_at: str
-    evidence: tuple[str, ...] = ()
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One rule of a chain as `explain` tells it: ``won`` None means that it did not apply to this module."""
-
-    rule: str
-    place: str
-    won: bool | None
-    note: str
-
-
-class RefusalError(CheckpointError):
-    """The loader stops at this module."""
-
-
-@dataclass(slots=True)
-class Hit:
-    """What a matcher found: positions in the entries, and the texts that were tried."""
-
-    positions: list[int]
-    tried: tuple[str, ...]
-
-    @property
-    def first(self) -> int:
-        """Position of the first entry, -1 when nothing matched."""
-        return self.positions[0] if self.positions else _MISS
 
 
 @dataclass(slots=True)
@@ -90,6 +38,7 @@ class Chooser:
     _static: dict[int, bool | None] = field(default_factory=dict)
     _named: dict[int, Entries] = field(default_factory=dict)
     _texts: dict[int, str] = field(default_factory=dict)
+    _rows: dict[tuple[str, str], t.Scheme | None] = field(default_factory=dict)
     matched: set[tuple[str, int]] = field(default_factory=set)
 
     # --- the chain ----------------------------------------------------------
@@ -106,25 +55,49 @@ class Chooser:
         """
         chosen = self.reading.format
         if chosen is None:
-            return Answer(UNQUANTIZED, "none", "no quantization metadata", f"loaders/{self.reading.loader.name}.rules", (), "nothing is declared")
+            return Answer(
+                UNQUANTIZED,
+                "none",
+                "no quantization metadata",
+                f"loaders/{self.reading.loader.name}.rules",
+                (),
+                "nothing is declared",
+            )
         if not module.configured:
             if trace is not None:
-                trace.append(Tried("built without a quantization config", f"{module.file}:{module.line}", True, f"the family says that {self.reading.loader.name} never quantizes it"))
+                trace.append(
+                    Tried(
+                        "built without a quantization config",
+                        f"{module.file}:{module.line}",
+                        True,
+                        f"the family says that {self.reading.loader.name} never quantizes it",
+                    )
+                )
             return Answer(UNQUANTIZED, "none", "built without a quantization config", f"{module.file}:{module.line}")
         self._enter(module)
-        for rule in chosen.rules:
+        found = self._run(chosen.rules, module, trace)
+        if found is not None:
+            return found
+        raise CheckpointError(
+            "BL249",
+            f"no rule of format `{chosen.name}` decides `{module.path}`",
+            place=f"{chosen.file}:{chosen.line}",
+            help="end the chain with `default`",
+        )
+
+    def _run(self, rules: tuple[Rule, ...], module: Module, trace: list[Tried] | None) -> Answer | None:
+        for rule in rules:
             if not self._applies(rule.step, module):
                 if trace is not None:
                     trace.append(Tried(self.name(rule), rule.place, None, "does not apply here"))
                 continue
             answer, note = self._try(rule, module)
             if trace is not None:
-                trace.append(Tried(self.name(rule), rule.place, answer is not None, answer.note if answer is not None else note))
+                told = answer.note if answer is not None else note
+                trace.append(Tried(self.name(rule), rule.place, answer is not None, told))
             if answer is not None:
                 return answer
-        raise CheckpointError(
-            "BL249", f"no rule of format `{chosen.name}` decides `{module.path}`", place=f"{chosen.file}:{chosen.line}", help="end the chain with `default`"
-        )
+        return None
 
     def name(self, rule: Rule) -> str:
         """The rule as it is written, without its conditions."""
@@ -147,11 +120,14 @@ class Chooser:
                 "stack": module.stack,
                 "shape_out": shape[0],
                 "shape_in": shape[1],
+                "outs": [m.out for m in module.members],
+                "expert_hidden": module.attributes.get("hidden", ABSENT),
+                "expert_inter": module.attributes.get("inter", ABSENT),
             }
         )
 
     def _applies(self, step: t.Step, module: Module) -> bool:
-        kinds = step.kinds if isinstance(step, (t.Leave, t.Exclude, t.Take, t.Default, t.Refuse)) else ()
+        kinds = step.kinds if isinstance(step, (t.Leave, t.Exclude, t.Take, t.Default, t.Refuse, t.Each)) else ()
         if kinds and module.kind not in kinds:
             return False
         when = getattr(step, "when", None)
@@ -174,22 +150,39 @@ class Chooser:
             return self._exclude(rule, step, module)
         if isinstance(step, t.Take):
             return self._take(rule, step, module)
+        if isinstance(step, t.Each):
+            return self._each(rule, step, module)
         if isinstance(step, t.Default):
+            if step.group is not None:
+                return self._default_group(rule, step.group, module)
             if step.outcome.refusal is not None:
                 raise self._refusal(rule, module, step.outcome.refusal)
             places = tuple(evidence_at(self.reading, step.evidence))
-            return self._answer(rule, step.outcome.algorithm or UNQUANTIZED, step.outcome.activations, places, "no rule before it decided"), ""
+            return self._answer(
+                rule,
+                step.outcome.algorithm or UNQUANTIZED,
+                step.outcome.activations,
+                places,
+                "no rule before it decided",
+            ), ""
         if isinstance(step, t.Refuse):
             raise self._refusal(rule, module, step.message, step.code or "BL240")
         return None, ""
 
-    def _answer(self, rule: Rule, algorithm: str, activations: str | None, evidence: tuple[str, ...], note: str) -> Answer:
-        return Answer(algorithm, activations or _activations(algorithm), self.name(rule), rule.place, evidence, note)
+    def _answer(self, rule: Rule, algorithm: str, acts: str | None, evidence: tuple[str, ...], note: str) -> Answer:
+        return Answer(algorithm, acts or activations(algorithm), self.name(rule), rule.place, evidence, note)
 
-    def _refusal(self, rule: Rule, module: Module, message: str, code: str = "BL240", evidence: tuple[str, ...] = ()) -> RefusalError:
+    def _refusal(
+        self, rule: Rule, module: Module, message: str, code: str = "BL240", evidence: tuple[str, ...] = ()
+    ) -> RefusalError:
         loader = self.reading.loader
         place = f"{module.path} ({rule.place}" + (f"; {', '.join(evidence[:3])})" if evidence else ")")
-        return RefusalError(code, message, place=place, help=f"{loader.name} {loader.version} stops here; make the declarations of this module agree, or compare with `--loader spec`")
+        return RefusalError(
+            code,
+            message,
+            place=place,
+            help=f"{loader.name} {loader.version} stops here; make the declarations of this module agree, or compare with `--loader spec`",
+        )
 
     # --- matching -----------------------------------------------------------
 
@@ -218,7 +211,11 @@ class Chooser:
             case "class":
                 return [module.cls]
             case _:
-                raise CheckpointError("BL110", f"unknown target `{on}`", help="path, name, shards, builtin, checkpoint, parent, ancestors, parts, expert0 or class")
+                raise CheckpointError(
+                    "BL110",
+                    f"unknown target `{on}`",
+                    help="path, name, shards, builtin, checkpoint, parent, ancestors, parts, expert0 or class",
+                )
 
     @staticmethod
     def _shards(module: Module, packed: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -235,7 +232,8 @@ class Chooser:
 
     def _exclude(self, rule: Rule, step: t.Exclude, module: Module) -> tuple[Answer | None, str]:
         match = step.match
-        entries = self.declared.exclusions
+        entries = self.declared.listing if step.unlisted else self.declared.exclusions
+        at = self.declared.listing_at if step.unlisted else self.declared.exclusion_at
         if match.named:
             entries = self._named.setdefault(id(step), Entries(match.named))
             match = t.Match(by=("glob",), on=match.on)
@@ -244,20 +242,30 @@ class Chooser:
             return None, "no such names for this module"
         hits = self.find(match, entries, names)
         found = [h for h in hits if h.positions]
+        if step.unlisted and not found:
+            return self._answer(rule, UNQUANTIZED, "none", (), "no listed name occurs in it"), ""
         if not found:
             return None, f"no entry matches ({len(entries)} entries)"
         quantifier = match.quantifier or "any"
+        if step.unlisted and (quantifier == "any" or len(found) == len(hits)):
+            return None, f"`{entries.texts[found[0].first]}` matches {shown(found)}"
         if quantifier != "any" and len(found) < len(hits):
             if quantifier == "all":
                 return None, f"{len(found)} of {len(hits)} shards are listed"
-            places = tuple(self.declared.exclusion_at[h.first] for h in found)
+            places = tuple(at[h.first] for h in found)
             missing = ", ".join(h.tried[0].rpartition(".")[2] for h in hits if not h.positions)
             listed = ", ".join(h.tried[0].rpartition(".")[2] for h in found)
-            raise self._refusal(rule, module, f"some but not all shards of `{module.path}` are excluded: {listed} listed, {missing} not", "BL244", places)
+            raise self._refusal(
+                rule,
+                module,
+                f"some but not all shards of `{module.path}` are excluded: {listed} listed, {missing} not",
+                "BL244",
+                places,
+            )
         outcome = step.outcome
         if outcome is not None and outcome.refusal is not None:
             raise self._refusal(rule, module, outcome.refusal)
-        note = f"`{entries.texts[found[0].first]}` matches {_shown(found)}"
+        note = f"`{entries.texts[found[0].first]}` matches {shown(found)}"
         if step.match.named:
             evidence: tuple[str, ...] = ()
         else:
@@ -276,7 +284,9 @@ class Chooser:
         hits = [self._listed(match, n) for n in names]
         found = [h for h in hits if h.positions]
         if not found:
-            return None, f"not listed ({len(self.declared.listing)} entries)" if len(names) == 1 else f"0 of {len(names)} shards listed"
+            return None, f"not listed ({len(self.declared.listing)} entries)" if len(
+                names
+            ) == 1 else f"0 of {len(names)} shards listed"
         quantifier = match.quantifier or "listed_agree"
         if quantifier in ("all", "all_or_refuse") and len(found) < len(hits):
             if quantifier == "all":
@@ -291,11 +301,18 @@ class Chooser:
             words.append("unlisted")
         if len(set(words)) > 1:
             places = tuple(self.declared.listing_at[p] for p in positions)
-            pairs = ", ".join(f"{self.declared.listing.texts[p].rpartition('.')[2]} {w}" for p, w in zip(positions, words, strict=False))
-            raise self._refusal(rule, module, f"`{module.path}` is declared with more than one algorithm: {pairs}", "BL245", places)
+            pairs = ", ".join(
+                f"{self.declared.listing.texts[p].rpartition('.')[2]} {w}"
+                for p, w in zip(positions, words, strict=False)
+            )
+            raise self._refusal(
+                rule, module, f"`{module.path}` is declared with more than one algorithm: {pairs}", "BL245", places
+            )
         self.matched.update(("listing", p) for p in positions)
         evidence = tuple(self.declared.listing_at[p] for p in positions[:4])
-        return self._classified(rule, module, words[0], evidence, f"`{self.declared.listing.texts[positions[0]]}` is {words[0]}"), ""
+        return self._classified(
+            rule, module, words[0], evidence, f"`{self.declared.listing.texts[positions[0]]}` is {words[0]}"
+        ), ""
 
     def _listed(self, match: t.Match, name: str) -> Hit:
         """Search the listing under every spelling of a name; the first spelling that hits counts."""
@@ -317,7 +334,13 @@ class Chooser:
         word = self.declared.listed[position]
         if not isinstance(word, str):
             what = "no algorithm" if word is ABSENT else f"a {type(word).__name__} as its algorithm"
-            raise self._refusal(rule, module, f"entry `{self.declared.listing.texts[position]}` has {what}", "BL246", (self.declared.listing_at[position],))
+            raise self._refusal(
+                rule,
+                module,
+                f"entry `{self.declared.listing.texts[position]}` has {what}",
+                "BL246",
+                (self.declared.listing_at[position],),
+            )
         return word
 
     def _classified(self, rule: Rule, module: Module, word: str, evidence: tuple[str, ...], note: str) -> Answer:
@@ -329,8 +352,12 @@ class Chooser:
                 continue
             if row.outcome.refusal is not None:
                 raise self._refusal(rule, module, row.outcome.refusal, "BL247", evidence)
-            return self._answer(rule, row.outcome.algorithm or UNQUANTIZED, row.outcome.activations, evidence, note)
-        raise self._refusal(rule, module, f"algorithm `{word}` is not supported for {module.kind} modules", "BL247", evidence)
+            algorithm = row.outcome.algorithm or UNQUANTIZED
+            answer = self._answer(rule, algorithm, row.outcome.activations, evidence, note)
+            return replace(answer, declared=word) if algorithm != UNQUANTIZED else answer
+        raise self._refusal(
+            rule, module, f"algorithm `{word}` is not supported for {module.kind} modules", "BL247", evidence
+        )
 
     # --- groups -------------------------------------------------------------
 
@@ -341,6 +368,8 @@ class Chooser:
             hits = [Hit([p] if (p := entries.exact(n)) >= 0 else [], (n,)) for n in match.named]
         else:
             hits = self.find(match, entries, names)
+        if match.by == ("descendant",) and match.quantifier == "agree":
+            hits = [Hit([p], (entries.texts[p],)) for n in names for p in entries.descendants(n)]
         found = [h for h in hits if h.positions]
         if not found:
             return None, f"no target matches ({len(entries)} targets)"
@@ -348,39 +377,96 @@ class Chooser:
         if quantifier in ("all", "all_or_refuse", "agree") and len(found) < len(hits):
             if quantifier == "all":
                 return None, f"{len(found)} of {len(hits)} shards have a target"
-            raise self._refusal(rule, module, f"some but not all shards of `{module.path}` have a target", "BL244", tuple(self.declared.group_at[h.first] for h in found))
-        answers = [self._scheme(rule, module, h.first, entries) for h in (found if quantifier in ("agree", "all_or_refuse") else found[:1])]
+            raise self._refusal(
+                rule,
+                module,
+                f"some but not all shards of `{module.path}` have a target",
+                "BL244",
+                tuple(self.declared.group_at[h.first] for h in found),
+            )
+        answers = [
+            self._scheme(rule, module, h.first, entries)
+            for h in (found if quantifier in ("agree", "all_or_refuse") else found[:1])
+        ]
         if len({(a.algorithm, a.activations) for a in answers}) > 1:
-            pairs = ", ".join(f"{h.tried[0].rpartition('.')[2]} {a.algorithm}" for h, a in zip(found, answers, strict=True))
-            raise self._refusal(rule, module, f"`{module.path}` is declared with more than one scheme: {pairs}", "BL245", tuple(self.declared.group_at[h.first] for h in found))
+            pairs = ", ".join(
+                f"{h.tried[0].rpartition('.')[2]} {a.algorithm}" for h, a in zip(found, answers, strict=True)
+            )
+            raise self._refusal(
+                rule,
+                module,
+                f"`{module.path}` is declared with more than one scheme: {pairs}",
+                "BL245",
+                tuple(self.declared.group_at[h.first] for h in found),
+            )
         self.matched.update(("groups", h.first) for h in found)
         return answers[0], ""
 
     def _scheme(self, rule: Rule, module: Module, position: int, entries: Entries) -> Answer:
+        target = entries.texts[position]
         group, place = self.declared.group_of[position], self.declared.group_at[position]
+        return self._classified_group(rule, module, group, place, target)
+
+    def _default_group(self, rule: Rule, path: str, module: Module) -> tuple[Answer | None, str]:
+        group, place = locate(self.reading, path)
+        if not isinstance(group, dict):
+            return None, f"no object at {place}"
+        return self._classified_group(rule, module, group, place, ""), ""
+
+    def _classified_group(
+        self, rule: Rule, module: Module, group: Mapping[str, Any], place: str, target: str
+    ) -> Answer:
         outer = self.reading.scope
         scope = Scope(group, {**outer.roots, "block": self.reading.block or {}}, outer.lets, place)
-        scope.values = {**outer.values, "target": entries.texts[position]}
-        chosen = self.reading.format
-        for row in chosen.schemes if chosen is not None else ():
-            if (row.kinds and module.kind not in row.kinds) or (row.when is not None and not evaluate(row.when, scope)):
+        scope.values = {**outer.values, "target": target}
+        row = self._scheme_row(scope, module.kind, (place, module.kind))
+        if row is None:
+            raise self._refusal(rule, module, "no scheme fits the group that targets it", "BL247", (place,))
+        if row.outcome.refusal is not None:
+            raise self._refusal(rule, module, row.outcome.refusal, "BL247", (place,))
+        note = f"target `{target}`" if target else "no rule before it decided"
+        algorithm = row.outcome.algorithm or UNQUANTIZED
+        answer = self._answer(rule, algorithm, row.outcome.activations, (place,), note)
+        return replace(answer, declared=group if algorithm != UNQUANTIZED else None)
+
+    def _scheme_row(self, scope: Scope, kind: str, key: tuple[str, str]) -> t.Scheme | None:
+        """Return the first scheme that fits; remembered per group and kind where none looks at the module."""
+        if key in self._rows:
+            return self._rows[key]
+        found, static = None, True
+        for row in self.reading.format.schemes if self.reading.format is not None else ():
+            if row.kinds and kind not in row.kinds:
                 continue
-            if row.outcome.refusal is not None:
-                raise self._refusal(rule, module, row.outcome.refusal, "BL247", (place,))
-            return self._answer(rule, row.outcome.algorithm or UNQUANTIZED, row.outcome.activations, (place,), f"target `{entries.texts[position]}`")
-        raise self._refusal(rule, module, "no scheme fits the group that targets it", "BL247", (place,))
+            if row.when is not None:
+                static = static and not names_used(row.when, scope.lets) & MODULE_NAMES - {"target", "kind"}
+                if not evaluate(row.when, scope):
+                    continue
+            found = row
+            break
+        if static:
+            self._rows[key] = found
+        return found
 
+    # --- one name at a time -------------------------------------------------
 
-def _shown(hits: list[Hit]) -> str:
-    names = [h.tried[0] for h in hits]
-    return f"`{names[0]}`" if len(names) == 1 else ", ".join(f"`{n.rpartition('.')[2]}`" for n in names)
-
-
-_WEIGHT_ONLY: Final = ("w4a16_nvfp4", "int4_wo", "int8_wo", "mxfp4", "w8a16_fp8", UNQUANTIZED)
-
-
-def _activations(algorithm: str) -> str:
-    """Activation attribute where the rule gives none: weight-only words have none, the others are dynamic."""
-    return "none" if algorithm in _WEIGHT_ONLY else "dynamic"
-
-
+    def _each(self, rule: Rule, step: t.Each, module: Module) -> tuple[Answer | None, str]:
+        names = [n for on in step.on for n in self.targets(module, on)]
+        if not names:
+            return None, "no such names for this module"
+        answers = []
+        for name in names:
+            part = replace(module, path=name)
+            self._enter(part)
+            answers.append(self._run(rule.inner, part, None))
+        self._enter(module)
+        if len({said(a) for a in answers}) > 1:
+            pairs = ", ".join(
+                f"{n.rpartition('.')[2]} {a.algorithm if a is not None and a.declared is not None else UNQUANTIZED}"
+                for n, a in zip(names, answers, strict=True)
+            )
+            places = tuple(e for a in answers if a is not None for e in a.evidence)
+            raise self._refusal(
+                rule, module, f"`{module.path}` is declared in more than one way: {pairs}", "BL245", places
+            )
+        decided = next((a for a in answers if a is not None), None)
+        return decided, f"no rule of `{step.chain}` decides its {len(names)} names"

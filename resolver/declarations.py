@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import CheckpointError
 from .entries import Entries
-from .expressions import ABSENT, descend, evaluate
+from .expressions import ABSENT, Scope, descend, evaluate
 from .metadata import pointer, sane_name, sane_names
 
 if TYPE_CHECKING:
@@ -50,27 +50,28 @@ def _source_value(reading: Reading, kind: str) -> tuple[t.Source | None, Any, st
         if source.kind != kind or (source.when is not None and not evaluate(source.when, reading.scope)):
             continue
         for path in source.paths:
-            value, at = _locate(reading, path)
+            value, at = locate(reading, path)
             if value is not ABSENT and (value or len(source.paths) == 1):
                 return source, value, at
         return source, ABSENT, reading.at
     return None, ABSENT, reading.at
 
 
-def _locate(reading: Reading, path: str) -> tuple[Any, str]:
+def locate(reading: Reading, path: str) -> tuple[Any, str]:
     """Return what a path names and where it stands; first names of roots leave the block."""
     head, _, rest = path.partition(".")
     roots = reading.scope.roots
-    if head == "config":
-        return descend(roots["config"], rest), "config.json#" + pointer(*rest.split("."))
-    if head in roots and head != "block":
-        return descend(roots[head], rest), f"{head}.json#" + pointer(*rest.split("."))
+    below = pointer(*rest.split(".")) if rest else ""
+    if head == "block":
+        return descend(reading.block or {}, rest), reading.at + below
+    if head in roots:
+        return descend(roots[head], rest), f"{head}.json#{below}"
     return descend(reading.block or {}, path), reading.at + pointer(*path.split("."))
 
 
 def evidence_at(reading: Reading, paths: tuple[str, ...]) -> list[str]:
     """Return pointers of those paths that are there; the block itself when none is."""
-    found = [at for value, at in (_locate(reading, p) for p in paths) if value is not ABSENT]
+    found = [at for value, at in (locate(reading, p) for p in paths) if value is not ABSENT]
     return found[:1] or [reading.at]
 
 
@@ -79,7 +80,9 @@ def declarations(reading: Reading, mapper: Mapper) -> Declarations:
     texts, places = _exclusions(reading, mapper)
     listing, listing_at, listed = _listing(reading, mapper)
     targets, group_at, group_of = _groups(reading, mapper)
-    return Declarations(Entries(texts), places, Entries(listing), listing_at, listed, Entries(targets), group_at, group_of)
+    return Declarations(
+        Entries(texts), places, Entries(listing), listing_at, listed, Entries(targets), group_at, group_of
+    )
 
 
 def _rename(text: str, source: t.Source, mapper: Mapper) -> str:
@@ -110,14 +113,30 @@ def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]
     if isinstance(value, dict):
         value = list(value)
     if not isinstance(value, list):
-        raise CheckpointError("BL243", f"the exclusion list is a {type(value).__name__}, not a list", place=at, help="repair the checkpoint's metadata")
+        raise CheckpointError(
+            "BL243",
+            f"the exclusion list is a {type(value).__name__}, not a list",
+            place=at,
+            help="repair the checkpoint's metadata",
+        )
     texts: list[str] = []
     places: list[str] = []
     for number, entry in enumerate(value):
         if not sane_name(entry):
-            reading.findings.append(("BL291", f"entry {number} of the exclusion list at {at} is no printable name of at most 512 characters; it matches nothing"))
+            reading.findings.append(
+                (
+                    "BL291",
+                    f"entry {number} of the exclusion list at {at} is no printable name of at most 512 characters; it matches nothing",
+                )
+            )
             continue
-        split = "split_stars" in source.flags and bool(mapper) and len(entry) >= 2 and entry.endswith("*") and entry[-2] != "."
+        split = (
+            "split_stars" in source.flags
+            and bool(mapper)
+            and len(entry) >= 2
+            and entry.endswith("*")
+            and entry[-2] != "."
+        )
         for text in (entry[:-1], entry[:-1] + ".*") if split else (entry,):
             for spelled in _spelled(text, source, mapper):
                 texts.append(spelled)
@@ -129,12 +148,27 @@ def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str]
     source, value, at = _source_value(reading, "listing")
     if source is None or value is ABSENT or value is None:
         return [], [], []
+    if isinstance(value, list):
+        # A list of names, in blocks or flat: listed is all that it says.
+        names = [n for n in _flat(value) if sane_name(n)]
+        texts = names if "unmapped" in source.flags else mapper.apply_all(names)
+        return texts, [at] * len(texts), ["listed"] * len(texts)
     if not isinstance(value, dict):
-        raise CheckpointError("BL243", f"the listing is a {type(value).__name__}, not an object", place=at, help="repair the checkpoint's metadata")
+        raise CheckpointError(
+            "BL243",
+            f"the listing is a {type(value).__name__}, not an object",
+            place=at,
+            help="repair the checkpoint's metadata",
+        )
     names = list(value)
     if not sane_names(names):
         odd = sum(not sane_name(n) for n in names)
-        reading.findings.append(("BL291", f"{odd} keys of the listing at {at} are no printable names of at most 512 characters; they match nothing"))
+        reading.findings.append(
+            (
+                "BL291",
+                f"{odd} keys of the listing at {at} are no printable names of at most 512 characters; they match nothing",
+            )
+        )
         names = [n for n in names if sane_name(n)]
     texts = names if "unmapped" in source.flags else mapper.apply_all(names)
     key, upper = source.key or "", "upper" in source.flags
@@ -146,6 +180,10 @@ def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str]
         merged = {t: (w, n) for t, w, n in zip(texts, words, names, strict=True)}
         texts, words, names = list(merged), [m[0] for m in merged.values()], [m[1] for m in merged.values()]
     return texts, Places(at, names), words
+
+
+def _flat(value: list[Any]) -> list[Any]:
+    return [item for member in value for item in (_flat(member) if isinstance(member, list) else [member])]
 
 
 class Places(Sequence[str]):
@@ -171,6 +209,30 @@ class Places(Sequence[str]):
         return self.at + pointer(self.names[index])
 
 
+def _counts(reading: Reading, group: Any, place: str) -> bool:
+    """Return whether a group takes part; groups that the format refuses stop here."""
+    chosen = reading.format
+    if chosen is None or not (chosen.dropped_groups or chosen.group_checks):
+        return True
+    outer = reading.scope
+    scope = Scope(
+        group if isinstance(group, dict) else {}, {**outer.roots, "block": reading.block or {}}, outer.lets, place
+    )
+    scope.values = outer.values
+    if any(d.when is None or evaluate(d.when, scope) for d in chosen.dropped_groups):
+        return False
+    for refuse, file in chosen.group_checks:
+        if refuse.when is None or evaluate(refuse.when, scope):
+            loader = reading.loader
+            raise CheckpointError(
+                refuse.code or "BL240",
+                refuse.message,
+                place=f"{place} (by {file}:{refuse.at.line})",
+                help=f"{loader.name} {loader.version} refuses this group; compare other loaders with `bitlane diff`",
+            )
+    return True
+
+
 def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], list[Mapping[str, Any]]]:
     source, value, at = _source_value(reading, "groups")
     if source is None or value is ABSENT or value is None:
@@ -178,9 +240,16 @@ def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], lis
     if isinstance(value, list):
         value = {str(n): g for n, g in enumerate(value)}
     if not isinstance(value, dict):
-        raise CheckpointError("BL243", f"the groups are a {type(value).__name__}, not an object", place=at, help="repair the checkpoint's metadata")
+        raise CheckpointError(
+            "BL243",
+            f"the groups are a {type(value).__name__}, not an object",
+            place=at,
+            help="repair the checkpoint's metadata",
+        )
     where: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for name, group in value.items():
+        if not _counts(reading, group, f"{at}{pointer(name)}"):
+            continue
         if source.key is None:
             # A pattern whose group says nothing (`{}`, null, true) still matches.
             said = group if isinstance(group, dict) else {}
@@ -189,10 +258,17 @@ def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], lis
             continue
         targets = group.get(source.key) if isinstance(group, dict) else None
         if not isinstance(targets, list):
-            raise CheckpointError("BL243", f"group `{name}` has no list of targets", place=f"{at}{pointer(name)}", help="repair the checkpoint's metadata")
+            raise CheckpointError(
+                "BL243",
+                f"group `{name}` has no list of targets",
+                place=f"{at}{pointer(name)}",
+                help="repair the checkpoint's metadata",
+            )
         for number, target in enumerate(targets):
             if not sane_name(target):
-                reading.findings.append(("BL291", f"target {number} of group `{name}` is no printable name; it matches nothing"))
+                reading.findings.append(
+                    ("BL291", f"target {number} of group `{name}` is no printable name; it matches nothing")
+                )
                 continue
             # A repeated target keeps its place in the order and takes the later group.
             where[_rename(target, source, mapper)] = (f"{at}{pointer(name, source.key, number)}", group)

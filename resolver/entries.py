@@ -158,7 +158,8 @@ class Entries:
     def _wild(self) -> list[tuple[int, Callable[[str], bool]]]:
         if "wild" not in self._cache:
             self._cache["wild"] = [(i, patterns.glob(e)) for i, e in enumerate(self.texts) if _WILD & set(e)]
-        return self._cache["wild"]
+        found: list[tuple[int, Callable[[str], bool]]] = self._cache["wild"]
+        return found
 
     def _globs(self) -> Callable[[str], bool]:
         return patterns.any_of([f"^{patterns.glob_to_regex(self.texts[i])}$" for i, _ in self._wild()])
@@ -214,6 +215,21 @@ class Entries:
         tests: list[tuple[int, Callable[[str], bool]]] = self._cache[key]
         return next((i for i, test in tests if test(name)), -1)
 
+    def held_or_starred(self, name: str) -> int:
+        """An entry with a ``*`` is a shell pattern for the whole name; any other entry holds the name."""
+        for position, entry in enumerate(self.texts):
+            if patterns.glob(entry)(name) if "*" in entry else name in entry:
+                return position
+        return -1
+
+    def search(self, name: str) -> int:
+        """An entry with a special character is a regular expression searched in the name; a broken one matches nothing."""
+        if "search" not in self._cache:
+            special = [(i, _lenient(_searched(e), full=False)) for i, e in enumerate(self.texts) if _SPECIAL & set(e)]
+            self._cache["search"] = [(i, test) for i, test in special if test is not None]
+        tests: list[tuple[int, Callable[[str], bool]]] = self._cache["search"]
+        return next((i for i, test in tests if test(name)), -1)
+
     def class_part(self, name: str) -> int:
         """The entry occurs in the class name, letter case aside."""
         lowered = name.lower()
@@ -242,9 +258,13 @@ def _compiled(pattern: str, full: bool) -> Callable[[str], bool]:
         raise CheckpointError("BL251", f"pattern `{pattern[:80]}` is no regular expression: {error}", help="the engine fails on it too; repair the checkpoint") from error
 
 
-def _lenient(pattern: str) -> Callable[[str], bool] | None:
+def _searched(pattern: str) -> str:
+    return pattern if pattern.startswith(("^", ".*")) else f"(?s:.*?)(?:{pattern})"
+
+
+def _lenient(pattern: str, full: bool = True) -> Callable[[str], bool] | None:
     try:
-        return patterns.matcher(pattern, True)
+        return patterns.matcher(pattern, full)
     except patterns.BadPatternError:
         return None
 
@@ -266,6 +286,8 @@ KINDS: Final[dict[str, Callable[[Entries, str], int]]] = {
     "tail": Entries.tail,
     "signed": Entries.signed,
     "pattern_full": Entries.pattern_full,
+    "held_or_starred": Entries.held_or_starred,
+    "search": Entries.search,
     "class_part": Entries.class_part,
     "descendant": Entries.descendant,
 }

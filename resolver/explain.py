@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..grammar.diagnostics import nearest
-from .decide import RefusalError, Tried
+from .answers import RefusalError, Tried
 
 if TYPE_CHECKING:
-    from .decide import Answer
+    from .answers import Answer
     from .resolution import Resolution, Resolved
 
 

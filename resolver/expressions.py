@@ -265,18 +265,59 @@ def _every(collection: Any, key: Any, test: str) -> bool:
     )
 
 
-def _field(collection: Any, key: Any) -> list[Any]:
-    """The values of ``key`` in every member that is a dict and has it, each once, in order."""
+def _field(collection: Any, key: Any, missing: Any = ABSENT) -> list[Any]:
+    """The values of ``key`` in every member that is a dict, each once, in order; ``missing`` where it is absent."""
     out: list[Any] = []
     for member in _values(collection):
         value = descend(member, key) if isinstance(member, dict) else ABSENT
+        value = missing if value is ABSENT and isinstance(member, dict) else value
         if value is not ABSENT and value not in out:
             out.append(value)
     return out
 
 
+def _select(collection: Any, key: Any, *words: Any) -> list[Any]:
+    """The members that are objects whose ``key`` is one of the words, letter case aside."""
+    found = [m for m in _values(collection) if isinstance(m, dict)]
+    return [m for m in found if isinstance(w := m.get(key), str) and w.upper() in words]
+
+
+def _kinds(collection: Any, key: Any = None) -> list[str]:
+    """The type words that occur among the members, or among their values of ``key``; members that are no objects are odd."""
+    if key is None:
+        return sorted({_TYPES.get(type(m), "odd") for m in _values(collection)})
+    return sorted({_TYPES.get(type(m.get(key, ABSENT)), "odd") if isinstance(m, dict) else "odd" for m in _values(collection)})
+
+
+def _multiples(values: Any, step: Any) -> bool:
+    """Every number (or the one number) is a multiple of ``step``; also where either is no number."""
+    numbers = values if isinstance(values, list) else [values]
+    if isinstance(step, bool) or not isinstance(step, int) or step <= 0:
+        return True
+    return all(n % step == 0 for n in numbers if isinstance(n, int))
+
+
+def _whole(value: Any) -> bool:
+    """The value is a whole number or can be read as one."""
+    try:
+        int(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
 def _starting(value: Any, *prefixes: Any) -> bool:
     return any(isinstance(v, str) and any(v.startswith(p) for p in prefixes) for v in _values(value))
+
+
+def _holding(collection: Any, key: Any, item: Any) -> Any:
+    """The last member whose list ``key`` holds ``item``; :data:`ABSENT` when none does."""
+    found = [m for m in _values(collection) if isinstance(m, dict) and item in _values(m.get(key))]
+    return found[-1] if found else ABSENT
+
+
+def _starts_any(text: Any, prefixes: Any) -> bool:
+    return isinstance(text, str) and any(isinstance(p, str) and text.startswith(p) for p in _values(prefixes))
 
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
@@ -294,6 +335,13 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "field": _field,
     "keys": lambda v: list(v) if isinstance(v, dict) else [],
     "any_starts": _starting,
+    "holding": _holding,
+    "starts_any": _starts_any,
+    "select": _select,
+    "kinds": _kinds,
+    "front": lambda v: v[:-1] if isinstance(v, list) else [],
+    "multiples": _multiples,
+    "whole": _whole,
 }
 
 

@@ -16,17 +16,17 @@ from .versions import holds, known_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from ..rules.library import Library, RuleFile
 
-UNQUANTIZED: Final = "bf16"
+    from ..rules.library import Library, RuleFile
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One step of a chain, with where it is written."""
+    """One step of a chain, with where it is written; ``inner`` are the steps of the chain that `each` uses."""
 
     step: t.Step
     file: str
+    inner: tuple[Rule, ...] = ()
 
     @property
     def place(self) -> str:
@@ -49,6 +49,8 @@ class LoaderFormat:
     schemes: tuple[t.Scheme, ...]
     kv_cache: tuple[t.KvCache, ...]
     rules: tuple[Rule, ...]
+    dropped_groups: tuple[t.Leave, ...] = ()
+    group_checks: tuple[tuple[t.Refuse, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +143,17 @@ def _format(node: t.Format, file: str, version: str, chains: Mapping[str, tuple[
     items = [i for i in node.items if not isinstance(i, t.Statement) or holds(i, version)]
     rules: list[Rule] = []
     checks: list[tuple[t.Refuse | t.Report, str]] = []
+    dropped: list[t.Leave] = []
+    group_checks: list[tuple[t.Refuse, str]] = []
     for item in items:
         if isinstance(item, t.Use):
             rules += _chain(item, file, version, chains, ())
+        elif isinstance(item, t.Each):
+            rules.append(_each(item, file, version, chains, ()))
+        elif isinstance(item, t.Leave) and item.kinds == ("groups",):
+            dropped.append(item)
+        elif isinstance(item, t.Refuse) and item.kinds == ("groups",):
+            group_checks.append((item, file))
         elif isinstance(item, (t.Leave, t.Exclude, t.Take, t.Default)) or (isinstance(item, t.Refuse) and (item.kinds or _about_module(item.when))):
             rules.append(Rule(item, file))
         elif isinstance(item, (t.Refuse, t.Report)):
@@ -160,10 +170,12 @@ def _format(node: t.Format, file: str, version: str, chains: Mapping[str, tuple[
         tuple(r for i in items if isinstance(i, t.Schemes) for r in i.rows if holds(r, version)),
         tuple(i for i in items if isinstance(i, t.KvCache)),
         tuple(rules),
+        tuple(dropped),
+        tuple(group_checks),
     )
 
 
-MODULE_NAMES: Final = frozenset({"path", "name", "kind", "class", "fused", "layer", "part", "stack", "shape_out", "shape_in"})
+MODULE_NAMES: Final = frozenset({"path", "name", "kind", "class", "fused", "layer", "part", "stack", "shape_out", "shape_in", "outs", "expert_hidden", "expert_inter", "target"})
 
 
 def _about_module(node: t.Expr | None) -> bool:
@@ -182,9 +194,18 @@ def _chain(use: t.Use, file: str, version: str, chains: Mapping[str, tuple[t.Cha
     for step in chain.steps:
         if isinstance(step, t.Use):
             out += _chain(step, where, version, chains, (*seen, use.chain))
+        elif isinstance(step, t.Each):
+            if holds(step, version):
+                out.append(_each(step, where, version, chains, (*seen, use.chain)))
         elif not isinstance(step, t.Statement) or holds(step, version):
             out.append(Rule(step, where))
     return out
+
+
+def _each(
+    step: t.Each, file: str, version: str, chains: Mapping[str, tuple[t.Chain, str]], seen: tuple[str, ...]
+) -> Rule:
+    return Rule(step, file, tuple(_chain(t.Use(chain=step.chain, at=step.at), file, version, chains, seen)))
 
 
 # --- reading ----------------------------------------------------------------
@@ -195,7 +216,8 @@ def _scope(loader: Loader, checkpoint: Checkpoint, block: Mapping[str, Any] | No
     for name in QUANT_FILES:
         document = checkpoint.files.get(name)
         roots[name.removesuffix(".json")] = document.value if document is not None else ABSENT
-    scope = Scope(block if block is not None else {}, roots, {**loader.lets, **lets}, f"{checkpoint.name}: {file}")
+    base = block if block is not None else {}
+    scope = Scope(base, roots, {**loader.lets, **lets}, f"{checkpoint.name}: {file}", MODULE_NAMES)
     scope.values.update({"file": file, "found": block is not None, "loader": loader.name})
     return scope
 

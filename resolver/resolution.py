@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-
 if TYPE_CHECKING:
-    from .decide import Answer, Chooser
-    from .lanes import LaneAnswer
     from collections.abc import Iterator, Mapping
+
+    from .answers import Answer
     from .checkpoint import Checkpoint
+    from .decide import Chooser
     from .family import Family
+    from .lanes import LaneAnswer
     from .loader import Reading
     from .modules import Module
     from .systems import System
