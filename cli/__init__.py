@@ -17,6 +17,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "Why one module runs as it does: every rule tried, and why the winner won."),
     "buckets": ("buckets", "Layers grouped into priced operations, one per precision."),
     "price": ("price", "What a forward pass costs, from measured kernel tables."),
+    "whatif": ("whatif", "What another precision would save or cost, per operation and in total."),
+    "task": ("task", "Questions about a checkpoint, saved in a file and asked again."),
     "diff": ("diff", "What differs between two checkpoints, loaders, versions or systems."),
     "verify": ("verify", "Where stored tensors contradict the declared precision."),
     "conform": ("conform", "Agreement with answers recorded from a real engine."),

@@ -98,18 +98,15 @@ def command(
     if as_json:
         import msgspec
 
-        document = {
-            **found.to_dict(),
-            "checkpoint": answer.checkpoint.name,
-            "loader": answer.loader,
-            "loader_version": answer.version,
-            "tp": tp,
-            "ep": ep,
-            "dp": dp,
-        }
-        click.echo(msgspec.json.encode(document).decode())
+        click.echo(msgspec.json.encode(document(answer, found, {"tp": tp, "ep": ep, "dp": dp})).decode())
         return
     show(answer, found, tp)
+
+
+def document(answer: Resolution, found: PassPrice, split: dict[str, int]) -> dict[str, Any]:
+    """Return the JSON contract ``bitlane.price/1``."""
+    asked = {"checkpoint": answer.checkpoint.name, "loader": answer.loader, "loader_version": answer.version}
+    return {**found.to_dict(), **asked, **split}
 
 
 def show(answer: Resolution, found: PassPrice, tp: int) -> None:

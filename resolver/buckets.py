@@ -197,7 +197,8 @@ def buckets(resolution: Resolution, parallel: Parallel | None = None, phase: str
         rows_of[key] = rows
         order.see(key, row.module.stack)
     lane = "fp8" if resolution.kv_cache.startswith("fp8") else "bf16"
-    for op in operations(resolution.family, resolution.checkpoint.config, split.values)[0]:
+    values = {**split.values, "phase": phase or "prefill"}
+    for op in operations(resolution.family, resolution.checkpoint.config, values)[0]:
         _complete(op.kind, op.attributes, f"{op.file}:{op.line}")
         overlap = signatures.get((op.stack, op.layer, op.name), "")
         here = lane if op.kind == "attention" else "bf16"
@@ -266,7 +267,7 @@ def _signatures(resolution: Resolution, parallel: Parallel, phase: str | None) -
         return {}
     groups = [
         g
-        for g in operations(resolution.family, resolution.checkpoint.config, parallel.values)[1]
+        for g in operations(resolution.family, resolution.checkpoint.config, {**parallel.values, "phase": phase})[1]
         if g.phase in (None, phase)
     ]
     out: dict[tuple[str, int, str], str] = {}

@@ -434,13 +434,13 @@ def modules(family: Family, config: Mapping[str, Any]) -> list[Module]:
     return out
 
 
-def operations(family: Family, config: Mapping[str, Any], values: Mapping[str, int]) -> tuple[list[Operation], list[OverlapGroup]]:
+def operations(family: Family, config: Mapping[str, Any], values: Mapping[str, int | str]) -> tuple[list[Operation], list[OverlapGroup]]:
     """List every operation without weights, in layer order, and the overlap groups.
 
     Parameters
     ----------
     values
-        Parallel sizes and other numbers that the shapes use: ``tp``, ``ep``, ``dp``, ``moe_tp``.
+        What the shapes may use: ``tp``, ``ep``, ``dp``, ``moe_tp``, and the ``phase``.
     """
     walk = Walk(family, config, values)
     out: list[Operation] = []

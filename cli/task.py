@@ -1,0 +1,102 @@
+"""``bitlane task``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..resolver import task as tasks
+from ..resolver.api import resolve
+from . import options
+from .resolve import show as show_resolution
+
+if TYPE_CHECKING:
+    from ..resolver.resolution import Resolution
+
+
+@click.group("task")
+def command() -> None:
+    """Questions about a checkpoint, saved in a file and asked again."""
+
+
+@command.command("new")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("checkpoint")
+@options.target
+@options.parallel
+@options.modes
+@click.option("--phase", type=click.Choice(["prefill", "decode", "both"]), default="both", show_default=True)
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--isl", type=click.IntRange(1), default=1024, show_default=True)
+@click.option(
+    "--mode", type=click.Choice(["SILICON", "HYBRID", "EMPIRICAL", "SOL"]), default="HYBRID", show_default=True
+)
+def new(file: str, checkpoint: str, loader: str, system: str, phase: str, batch: int, isl: int, **given: Any) -> None:
+    """Write FILE with a question about CHECKPOINT; modes that are not given stay null."""
+    phases = ("prefill", "decode") if phase == "both" else (phase,)
+    task = tasks.Task(
+        checkpoint=checkpoint,
+        loader=loader,
+        system=system,
+        parallel=tasks.Split(tp=given["tp"], ep=given["ep"], dp=given["dp"], moe_tp=given["moe_tp"] or None),
+        workload=tuple(tasks.Pass(phase=p, batch=batch, isl=isl) for p in phases),  # type: ignore[arg-type]
+        modes=tasks.Modes(gemm=given["gemm_mode"], moe=given["moe_mode"]),
+        price=tasks.Pricing(mode=given["mode"]),
+    )
+    _resolved(task)
+    tasks.save(task, file)
+    click.echo(f"wrote {file}")
+
+
+@command.command("show")
+@click.argument("file", type=click.Path())
+def show(file: str) -> None:
+    """Resolve the checkpoint of FILE anew and print its precisions."""
+    task = tasks.load(file)
+    answer = _resolved(task)
+    show_resolution(answer)
+    given = task.modes.given()
+    click.echo("\n  modes: " + (", ".join(f"{k} {v} (explicit)" for k, v in given.items()) or "all inferred"))
+
+
+@command.command("price")
+@click.argument("file", type=click.Path())
+@options.as_json
+def price(file: str, as_json: bool) -> None:
+    """Resolve the checkpoint of FILE anew and price its passes."""
+    from ..perfcore.forward import price as price_pass
+    from .price import document
+    from .price import show as show_price
+
+    task = tasks.load(file)
+    answer = _resolved(task)
+    found = [
+        price_pass(
+            answer,
+            phase=w.phase,
+            batch=w.batch,
+            isl=w.isl,
+            prefix=w.prefix,
+            parallel=task.parallel.parallel(),
+            mode=task.price.mode,
+            allow_roofline=task.price.allow_roofline,
+            routing=task.price.routing or "",
+        )
+        for w in task.workload
+    ]
+    if as_json:
+        import msgspec
+
+        split = {"tp": task.parallel.tp, "ep": task.parallel.ep, "dp": task.parallel.dp}
+        click.echo(msgspec.json.encode([document(answer, f, split) for f in found]).decode())
+        return
+    for number, one in enumerate(found):
+        if number:
+            click.echo()
+        show_price(answer, one, task.parallel.tp)
+
+
+def _resolved(task: tasks.Task) -> Resolution:
+    task.parallel.parallel()
+    return resolve(task.checkpoint, task.loader, task.system, modes=task.modes.given())
