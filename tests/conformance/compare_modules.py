@@ -60,8 +60,8 @@ def _configs(shared: Path) -> dict[str, Path]:
     for folder in (shared / "model_configs_reference", ROOT / "model_configs"):
         out.update({p.parent.name: p for p in folder.glob("*/config.json")})
     # The synthetic listing was made for this checkpoint's layers.
-    out["synthetic--super-seed20261129"] = ROOT / "model_configs/nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4/config.json"
-    return {name: path for name, path in out.items() if path.is_file()}
+    out["synthetic--super-seed20261129"] = out["nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"]
+    return out
 
 
 def goldens(shared: Path, words: tuple[str, ...] = ()) -> Iterator[Golden]:
@@ -93,18 +93,30 @@ def _facts(found: Module, kind: str) -> dict[str, Any]:
     }
 
 
+def _wanted(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Golden modules by name; those that an engine builds without a name go by where they stand in the model."""
+    found = {k: v for k, v in (data.get("modules") or {}).items() if v["kind"] in KINDS}
+    nameless = {k.partition("#")[0] for k in found if "#" in k}
+    return {v["path"] if k.partition("#")[0] in nameless else k: v for k, v in found.items()}
+
+
+def _built(golden: Golden, lib: library.Library) -> dict[str, Module]:
+    family = compile_family(lib, golden.architecture, golden.loader, golden.version)
+    return {m.path: m for m in modules(family, golden.config)}
+
+
 def compare(golden: Golden, lib: library.Library) -> Report:
     """Compare one golden with the family's modules, fact by fact, as far as the golden states them."""
     data = json.loads(gzip.decompress(golden.path.read_bytes()))
     report = Report(golden)
-    wanted: dict[str, dict[str, Any]] = {k: v for k, v in (data.get("modules") or {}).items() if v["kind"] in KINDS}
+    wanted = _wanted(data)
     if not wanted:
         return report
     quantized = data["meta"].get("quantization") is not None
     # Without quantization the engine passes no config to anything, which says nothing about the model class.
     stated = ("kind", "shape", "cls", "n_experts", *(("has_quant_config",) if quantized else ()))
     try:
-        built = {m.path: m for m in modules(compile_family(lib, golden.architecture, golden.loader, golden.version), golden.config)}
+        built = _built(golden, lib)
     except BitlaneError as error:
         report.differences.append(("failed", str(error)))
         return report
@@ -114,11 +126,13 @@ def compare(golden: Golden, lib: library.Library) -> Report:
             report.differences.append(("missing", path))
             continue
         have = _facts(found, want["kind"])
-        wrong = [f"{key} {want[key]} != {have[key]}" for key in stated if want.get(key) is not None and want[key] != have[key]]
+        told = [key for key in stated if want.get(key) is not None]
+        wrong = [f"{key} {want[key]} != {have[key]}" for key in told if want[key] != have[key]]
         report.checked += not wrong
         report.differences += [("wrong " + w.split()[0], f"{path}: {w}") for w in wrong]
     # TensorRT-LLM's goldens list no embedding, so an embedding of ours is no surplus there.
-    report.differences += [("extra", path) for path, m in built.items() if m.kind != "embed" or golden.loader != "trtllm"]
+    surplus = [p for p, m in built.items() if m.kind != "embed" or golden.loader != "trtllm"]
+    report.differences += [("extra", path) for path in surplus]
     return report
 
 
@@ -136,7 +150,8 @@ def main(arguments: list[str]) -> int:
         total = totals.setdefault(golden.architecture, Counter())
         total.update(goldens=1, agree=report.checked, differ=len(report.differences))
         if report.differences:
-            print(f"{golden.loader}@{golden.version} {golden.name} {golden.architecture}: {report.checked} agree, {len(report.differences)} differ")
+            head = f"{golden.loader}@{golden.version} {golden.name} {golden.architecture}"
+            print(f"{head}: {report.checked} agree, {len(report.differences)} differ")
             shown = _fold(report.differences).most_common(None if "-v" in arguments else 6)
             for (what, text), count in shown:
                 print(f"    {count:4} {what}: {text}")
