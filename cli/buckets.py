@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 import click
 
-from ..resolver.api import resolve
 from ..resolver.buckets import Parallel, WeightBytes, buckets, weight_bytes
-from ..resolver.lanes import Lanes
-from ..rules.library import find
 from . import options
 from .render import colour, table
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+
     from ..resolver.resolution import Resolution
-    from pathlib import Path
 
 
 @click.command("buckets")
-@options.checkpoint
-@options.target
+@options.question
 @options.parallel
-@options.modes
 @click.option("--weights", is_flag=True, help="Stored weight bytes per operation and GPU instead of shapes.")
 @options.as_json
-def command(
-    checkpoint: str,
-    rules: tuple[Path, ...],
-    models: tuple[Path, ...],
-    loader: str,
-    system: str,
-    tp: int,
-    ep: int,
-    dp: int,
-    moe_tp: int,
-    gemm_mode: str | None,
-    moe_mode: str | None,
-    weights: bool,
-    as_json: bool,
-) -> None:
+def command(asked: options.Question, split: Parallel, weights: bool, as_json: bool) -> None:
     """Group the layers of CHECKPOINT into priced operations: one bucket per operation, lane and shape on one rank."""
-    answer = resolve(
-        checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode)
-    )
-    split = Parallel.of(tp, ep, dp, moe_tp=moe_tp)
+    answer = asked.resolve()
     if weights:
-        _weights(answer, split, rules, as_json)
+        lanes = asked.lanes(answer)
+        per_lane = {lane: lanes.bytes_per_weight(lane) for lane in {r.lane.lane for r in answer.rows}}
+        _weights(answer, weight_bytes(answer, per_lane, split), split, as_json)
         return
     found = buckets(answer, split)
     if as_json:
@@ -78,14 +58,7 @@ def command(
     click.echo(table(["op", "kind", "lane", "layers", "shape per rank"], lines, frozenset({3})))
 
 
-def per_lane(answer: Resolution, rules: tuple[Path, ...]) -> dict[str, float]:
-    """Bytes per weight of every lane that the resolution uses."""
-    lanes = Lanes(find(rules), answer.loader, answer.version, answer.system.sm, answer.system.name)
-    return {lane: lanes.bytes_per_weight(lane) for lane in {r.lane.lane for r in answer.rows}}
-
-
-def _weights(answer: Resolution, split: Parallel, rules: tuple[Path, ...], as_json: bool) -> None:
-    found: list[WeightBytes] = weight_bytes(answer, per_lane(answer, rules), split)
+def _weights(answer: Resolution, found: list[WeightBytes], split: Parallel, as_json: bool) -> None:
     total = sum(w.bytes for w in found)
     if as_json:
         import msgspec

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-
 import click
 
-from ..resolver.api import resolve
 from ..resolver.explain import Explanation, explain
 from . import options, printable
 from .render import colour, table
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command("explain")
-@options.checkpoint
+@options.question
 @click.argument("module")
-@options.target
-@options.modes
 @options.as_json
-def command(
-    checkpoint: str,
-    module: str,
-    rules: tuple[Path, ...],
-    models: tuple[Path, ...],
-    loader: str,
-    system: str,
-    gemm_mode: str | None,
-    moe_mode: str | None,
-    as_json: bool,
-) -> None:
+def command(asked: options.Question, module: str, as_json: bool) -> None:
     """Why MODULE of CHECKPOINT runs as it does: every rule tried, what it matched, why the winner won.
 
     MODULE is a loader-side or checkpoint-side path, or the end of one (`layers.0.mlp.gate_up_proj`).
     """
-    answer = resolve(
-        checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode)
-    )
-    found = explain(answer, module)
+    found = explain(asked.resolve(), module)
     if as_json:
         import msgspec
 

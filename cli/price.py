@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..perfcore.forward import price
-from ..resolver.api import resolve
-from ..resolver.buckets import Parallel
 from . import options, printable
 from .render import colour, table
 
 if TYPE_CHECKING:
     from ..perfcore.pricing import OpPrice, PassPrice
+    from ..resolver.buckets import Parallel
     from ..resolver.resolution import Resolution
 
 _SOURCES = {
@@ -27,33 +26,19 @@ _SOURCES = {
 
 
 @click.command("price")
-@options.checkpoint
-@options.target
+@options.question
 @options.parallel
-@options.modes
 @click.option(
-    "--phase",
-    type=click.Choice(["prefill", "decode"]),
-    required=True,
-    help="Prefill of whole prompts, or one decode step.",
+    "--phase", type=click.Choice(["prefill", "decode"]), required=True, help="Whole prompts, or one decode step."
 )
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences in the pass.")
 @click.option(
-    "--isl",
-    type=click.IntRange(1),
-    default=1024,
-    show_default=True,
-    help="Prompt length; in decode the tokens already cached.",
+    "--isl", type=click.IntRange(1), default=1024, show_default=True, help="Prompt length; in decode tokens cached."
 )
 @click.option(
     "--prefix", type=click.IntRange(0), default=0, help="Cached tokens at the start of each prompt (prefill)."
 )
-@click.option(
-    "--mode",
-    type=click.Choice(["SILICON", "HYBRID", "EMPIRICAL", "SOL"], case_sensitive=False),
-    default="SILICON",
-    show_default=True,
-)
+@click.option("--mode", type=options.price_mode, default="SILICON", show_default=True)
 @click.option(
     "--allow-roofline", multiple=True, metavar="KIND", help="Let SILICON price this kind by roofline (mamba2)."
 )
@@ -61,29 +46,10 @@ _SOURCES = {
     "--routing", default="", metavar="NAME", help="Expert routing: balanced, power_law_1.01 or power_law_1.2."
 )
 @click.option(
-    "--perf-data",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="More table folders; their rows win.",
+    "--perf-data", multiple=True, type=click.Path(path_type=Path), metavar="DIR", help="More tables; their rows win."
 )
 @options.as_json
-def command(
-    checkpoint: str,
-    rules: tuple[Path, ...],
-    models: tuple[Path, ...],
-    loader: str,
-    system: str,
-    tp: int,
-    ep: int,
-    dp: int,
-    moe_tp: int,
-    gemm_mode: str | None,
-    moe_mode: str | None,
-    mode: Any,
-    as_json: bool,
-    **workload: Any,
-) -> None:
+def command(asked: options.Question, split: Parallel, mode: Any, as_json: bool, **workload: Any) -> None:
     """Price one forward pass of CHECKPOINT from measured kernel tables, with source and origin of every number.
 
     \b
@@ -91,22 +57,20 @@ def command(
     HYBRID   measured, else transferred from a declared donor, else roofline
     SOL      roofline only
     """  # noqa: D301 - click's own marker for text that keeps its lines
-    answer = resolve(
-        checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode)
-    )
-    found = price(answer, parallel=Parallel.of(tp, ep, dp, moe_tp=moe_tp), mode=mode.upper(), **workload)
+    answer = asked.resolve()
+    found = price(answer, parallel=split, mode=mode.upper(), **workload)
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode(document(answer, found, {"tp": tp, "ep": ep, "dp": dp})).decode())
+        click.echo(msgspec.json.encode(document(answer, found, split)).decode())
         return
-    show(answer, found, tp)
+    show(answer, found, split.tp)
 
 
-def document(answer: Resolution, found: PassPrice, split: dict[str, int]) -> dict[str, Any]:
+def document(answer: Resolution, found: PassPrice, split: Parallel) -> dict[str, Any]:
     """Return the JSON contract ``bitlane.price/1``."""
     asked = {"checkpoint": answer.checkpoint.name, "loader": answer.loader, "loader_version": answer.version}
-    return {**found.to_dict(), **asked, **split}
+    return {**found.to_dict(), **asked, "tp": split.tp, "ep": split.moe_ep, "dp": split.dp}
 
 
 def show(answer: Resolution, found: PassPrice, tp: int) -> None:

@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ..resolver.api import resolve
 from . import options, printable
 from .render import colour, grouped, heat_map, table
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..resolver.resolution import Resolution
 
 
 @click.command("resolve")
-@options.checkpoint
-@options.target
-@options.modes
+@options.question
 @options.as_json
 @click.option("--all", "everything", is_flag=True, help="List vision towers and draft blocks too.")
 @click.option("--map/--no-map", "with_map", default=True, help="Draw layers against modules (default).")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the map as an SVG picture.")
-def command(
-    checkpoint: str,
-    rules: tuple[Path, ...],
-    models: tuple[Path, ...],
-    loader: str,
-    system: str,
-    gemm_mode: str | None,
-    moe_mode: str | None,
-    as_json: bool,
-    everything: bool,
-    with_map: bool,
-    svg: Path | None,
-) -> None:
+def command(asked: options.Question, as_json: bool, everything: bool, with_map: bool, svg: Path | None) -> None:
     """At which precision every module of CHECKPOINT runs under a loader on a system, and by which rule."""
-    answer = resolve(
-        checkpoint, loader, system, rules=rules, models=models, modes=options.chosen_modes(gemm_mode, moe_mode)
-    )
+    answer = asked.resolve()
     if svg is not None:
         from .picture import write_svg
 

@@ -12,6 +12,7 @@ from . import options
 from .resolve import show as show_resolution
 
 if TYPE_CHECKING:
+    from ..resolver.buckets import Parallel
     from ..resolver.resolution import Resolution
 
 
@@ -22,27 +23,23 @@ def command() -> None:
 
 @command.command("new")
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.argument("checkpoint")
-@options.target
+@options.question
 @options.parallel
-@options.modes
 @click.option("--phase", type=click.Choice(["prefill", "decode", "both"]), default="both", show_default=True)
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--isl", type=click.IntRange(1), default=1024, show_default=True)
-@click.option(
-    "--mode", type=click.Choice(["SILICON", "HYBRID", "EMPIRICAL", "SOL"]), default="HYBRID", show_default=True
-)
-def new(file: str, checkpoint: str, loader: str, system: str, phase: str, batch: int, isl: int, **given: Any) -> None:
+@click.option("--mode", type=options.price_mode, default="HYBRID", show_default=True)
+def new(file: str, asked: options.Question, split: Parallel, phase: str, batch: int, isl: int, mode: Any) -> None:
     """Write FILE with a question about CHECKPOINT; modes that are not given stay null."""
-    phases = ("prefill", "decode") if phase == "both" else (phase,)
+    phases: tuple[Any, ...] = ("prefill", "decode") if phase == "both" else (phase,)
     task = tasks.Task(
-        checkpoint=checkpoint,
-        loader=loader,
-        system=system,
-        parallel=tasks.Split(tp=given["tp"], ep=given["ep"], dp=given["dp"], moe_tp=given["moe_tp"] or None),
-        workload=tuple(tasks.Pass(phase=p, batch=batch, isl=isl) for p in phases),  # type: ignore[arg-type]
-        modes=tasks.Modes(gemm=given["gemm_mode"], moe=given["moe_mode"]),
-        price=tasks.Pricing(mode=given["mode"]),
+        checkpoint=asked.checkpoint,
+        loader=asked.loader,
+        system=asked.system,
+        parallel=tasks.Split(tp=split.tp, ep=split.moe_ep, dp=split.dp),
+        workload=tuple(tasks.Pass(phase=p, batch=batch, isl=isl) for p in phases),
+        modes=tasks.Modes(gemm=asked.gemm_mode, moe=asked.moe_mode),
+        price=tasks.Pricing(mode=mode.upper()),
     )
     _resolved(task)
     tasks.save(task, file)
@@ -88,8 +85,7 @@ def price(file: str, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        split = {"tp": task.parallel.tp, "ep": task.parallel.ep, "dp": task.parallel.dp}
-        click.echo(msgspec.json.encode([document(answer, f, split) for f in found]).decode())
+        click.echo(msgspec.json.encode([document(answer, f, task.parallel.parallel()) for f in found]).decode())
         return
     for number, one in enumerate(found):
         if number:

@@ -8,51 +8,31 @@ import click
 
 from ..errors import UsageError
 from ..perfcore.whatif import Option, PassChange, compare, rank
-from ..resolver.api import resolve
-from ..resolver.buckets import Parallel
-from ..resolver.lanes import Lanes
 from ..resolver.overrides import Override, apply
-from ..rules.library import find
 from . import options, printable
 from .render import table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from ..perfcore.workload import Phase
+    from ..resolver.buckets import Parallel
     from ..resolver.resolution import Resolution
 
 
 @click.command("whatif")
-@options.checkpoint
-@options.target
+@options.plain_question
 @options.parallel
-@click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="PATTERN=ALGORITHM",
-    help="Modules that match run at this algorithm; repeatable.",
-)
+@click.option("--set", "sets", multiple=True, metavar="PATTERN=ALGORITHM", help="Matching modules run so; repeatable.")
 @click.option("--rank", "with_rank", is_flag=True, help="For every bucket: what the other recipes would save or cost.")
 @click.option("--batch", type=click.IntRange(1), default=32, show_default=True, help="Sequences in a decode step.")
 @click.option("--prefill-batch", type=click.IntRange(1), default=1, show_default=True, help="Prompts in a prefill.")
 @click.option(
     "--isl", type=click.IntRange(1), default=1024, show_default=True, help="Prompt length, and tokens cached."
 )
-@click.option(
-    "--mode", type=click.Choice(["HYBRID", "EMPIRICAL", "SOL", "SILICON"]), default="HYBRID", show_default=True
-)
+@click.option("--mode", type=options.price_mode, default="HYBRID", show_default=True)
 @options.as_json
 def command(
-    checkpoint: str,
-    rules: tuple[Path, ...],
-    models: tuple[Path, ...],
-    loader: str,
-    system: str,
-    tp: int,
-    ep: int,
-    dp: int,
-    moe_tp: int,
+    asked: options.Question,
+    split: Parallel,
     sets: tuple[str, ...],
     with_rank: bool,
     batch: int,
@@ -64,19 +44,19 @@ def command(
     """What another precision of some modules of CHECKPOINT would save or cost, in prefill and in decode."""
     if not sets and not with_rank:
         raise UsageError("BL271", "nothing to change", place="--set", help='--set "mlp.experts=nvfp4", or --rank')
-    answer = resolve(checkpoint, loader, system, rules=rules, models=models)
-    lanes = Lanes(find(rules), answer.loader, answer.version, answer.system.sm, answer.system.name)
-    split = Parallel.of(tp, ep, dp, moe_tp=moe_tp)
-    work = (("prefill", prefill_batch), ("decode", batch))
+    answer = asked.resolve()
+    lanes = asked.lanes(answer)
+    mode = mode.upper()
+    work: tuple[tuple[Phase, int], ...] = (("prefill", prefill_batch), ("decode", batch))
     changed = apply(answer, [Override.parse(s) for s in sets], lanes) if sets else None
-    changes = [compare(answer, changed, p, b, isl, split, mode) for p, b in work] if changed is not None else []  # type: ignore[arg-type]
-    ranks = [rank(answer, lanes, p, b, isl, split, mode) for p, b in work] if with_rank else []  # type: ignore[arg-type]
+    changes = [compare(answer, changed, p, b, isl, split, mode) for p, b in work] if changed is not None else []
+    ranks = [rank(answer, lanes, p, b, isl, split, mode) for p, b in work] if with_rank else []
     if as_json:
         _json(answer, changes, ranks)
         return
     click.echo(
         printable(answer.checkpoint.name)
-        + f"   {answer.loader} {answer.version} on {answer.system.name}, {mode}, tp {tp}"
+        + f"   {answer.loader} {answer.version} on {answer.system.name}, {mode}, tp {split.tp}"
     )
     for change in changes:
         _show_change(change)

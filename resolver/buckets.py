@@ -199,12 +199,14 @@ def buckets(resolution: Resolution, parallel: Parallel | None = None, phase: str
     lane = "fp8" if resolution.kv_cache.startswith("fp8") else "bf16"
     values = {**split.values, "phase": phase or "prefill"}
     for op in operations(resolution.family, resolution.checkpoint.config, values)[0]:
-        _complete(op.kind, op.attributes, f"{op.file}:{op.line}")
+        shape = {k: v for k, v in op.attributes.items() if k != "rows"}
+        _complete(op.kind, shape, f"{op.file}:{op.line}")
         overlap = signatures.get((op.stack, op.layer, op.name), "")
         here = lane if op.kind == "attention" else "bf16"
-        key = (op.name, op.kind, here, tuple(op.attributes.items()), overlap, here)
+        key = (op.name, op.kind, here, tuple(shape.items()), overlap, here)
         found.setdefault(key, []).append(op.layer)
-        rows_of[key] = "tokens"
+        # A matrix outside the linear classes may run once per sequence, as a tied head does.
+        rows_of[key] = "sequences" if op.attributes.get("rows") == "sequences" else "tokens"
         order.see(key, op.stack)
     return [
         Bucket(
