@@ -37,7 +37,8 @@ def svg(answer: Resolution) -> str:
     width, height = _LEFT + layers * _CELL + 20, _TOP + len(names) * _ROW + 60
     title = f"{answer.checkpoint.name}: {answer.loader} {answer.version} on {answer.system.name}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="monospace" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        ' font-family="monospace" font-size="11">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="10" y="20" font-size="14">{escape(title)}</text>',
     ]

@@ -77,19 +77,11 @@ def show(answer: Resolution, found: PassPrice, tp: int) -> None:
     """Print a priced pass for people."""
     w = found.workload
     low, high = found.band
-    shares = (
-        "   ".join(
-            click.style(f"{s} {ms / found.total_ms:.0%}", fg=_SOURCES.get(s)) for s, ms in found.by_source_ms.items()
-        )
-        if found.total_ms
-        else ""
-    )
-    click.echo(
-        printable(answer.checkpoint.name) + f"   {answer.loader} {answer.version} on {answer.system.name}, {found.mode}"
-    )
-    click.echo(
-        f"{w.phase} {w.batch} x {w.isl}, tp {tp}   {click.style(f'{found.total_ms:.3f} ms', bold=True)}  [{low:.3f}, {high:.3f}]   {shares}\n"
-    )
+    parts = [click.style(f"{s} {ms / found.total_ms:.0%}", fg=_SOURCES[s]) for s, ms in found.by_source_ms.items()]
+    total = click.style(f"{found.total_ms:.3f} ms", bold=True)
+    where = f"{answer.loader} {answer.version} on {answer.system.name}, {found.mode}"
+    click.echo(f"{printable(answer.checkpoint.name)}   {where}")
+    click.echo(f"{w.phase} {w.batch} x {w.isl}, tp {tp}   {total}  [{low:.3f}, {high:.3f}]   {'   '.join(parts)}\n")
     rows = [
         [
             op.op,

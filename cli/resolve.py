@@ -39,9 +39,8 @@ def command(asked: options.Question, as_json: bool, everything: bool, with_map: 
 def show(answer: Resolution, everything: bool = False, with_map: bool = True) -> None:
     """Print a resolution for people."""
     sm = f" (sm{answer.system.sm})" if answer.system.sm else ""
-    click.echo(
-        f"{printable(answer.checkpoint.name)}   {_declared(answer)}   {answer.loader} {answer.version} on {answer.system.name}{sm}\n"
-    )
+    where = f"{answer.loader} {answer.version} on {answer.system.name}{sm}"
+    click.echo(f"{printable(answer.checkpoint.name)}   {_declared(answer)}   {where}\n")
     rows = [
         [
             name,
