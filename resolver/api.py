@@ -90,7 +90,7 @@ def resolve_with(
     compiled = compile_loader(library, name, version)
     hardware = find_system(system, perf_data, library)
     family = compile_family(library, opened.architecture, compiled.name, compiled.version)
-    reading = read(compiled, opened)
+    reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
     chooser = Chooser(reading, _declared(opened, reading, family), family.packed)
     lanes = Lanes(library, compiled.name, compiled.version, hardware.sm, hardware.name)
     built = _modules(opened, family)

@@ -195,10 +195,14 @@ class Chooser:
                 return [module.name]
             case "shards":
                 return self._shards(module, self.packed)
+            case "shard0":
+                return self._shards(module, self.packed)[:1]
             case "builtin":
                 return self._shards(module, self.reading.loader.builtin)
             case "checkpoint":
                 return list(module.checkpoint)
+            case "checkpoint0":
+                return list(module.checkpoint[:1])
             case "parent":
                 return [module.path.rpartition(".")[0]]
             case "ancestors":
@@ -214,7 +218,8 @@ class Chooser:
                 raise CheckpointError(
                     "BL110",
                     f"unknown target `{on}`",
-                    help="path, name, shards, builtin, checkpoint, parent, ancestors, parts, expert0 or class",
+                    help="path, name, shards, shard0, builtin, checkpoint, checkpoint0, parent, ancestors, parts, "
+                    "expert0 or class",
                 )
 
     @staticmethod
@@ -299,6 +304,8 @@ class Chooser:
         words = [self._word(rule, module, p) for p in positions]
         if quantifier == "agree" and len(found) < len(hits):
             words.append("unlisted")
+        if quantifier == "alike" and (len(set(words)) > 1 or len(found) < len(hits)):
+            return None, f"{len(found)} of {len(hits)} shards listed, as {', '.join(dict.fromkeys(words))}"
         if len(set(words)) > 1:
             places = tuple(self.declared.listing_at[p] for p in positions)
             pairs = ", ".join(

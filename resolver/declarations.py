@@ -57,6 +57,18 @@ def _source_value(reading: Reading, kind: str) -> tuple[t.Source | None, Any, st
     return None, ABSENT, reading.at
 
 
+def _merged(reading: Reading, source: t.Source) -> tuple[list[Any], list[str]]:
+    """Return the entries of every list that a source names, each with its place."""
+    entries: list[Any] = []
+    places: list[str] = []
+    for path in source.paths:
+        value, at = locate(reading, path)
+        if isinstance(value, list):
+            entries += value
+            places += [f"{at}/{n}" for n in range(len(value))]
+    return entries, places
+
+
 def locate(reading: Reading, path: str) -> tuple[Any, str]:
     """Return what a path names and where it stands; first names of roots leave the block."""
     head, _, rest = path.partition(".")
@@ -112,6 +124,9 @@ def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]
         return [], []
     if isinstance(value, dict):
         value = list(value)
+    at_entry = [f"{at}/{n}" for n in range(len(value))] if isinstance(value, list) else []
+    if "merged" in source.flags:
+        value, at_entry = _merged(reading, source)
     if not isinstance(value, list):
         raise CheckpointError(
             "BL243",
@@ -126,7 +141,8 @@ def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]
             reading.findings.append(
                 (
                     "BL291",
-                    f"entry {number} of the exclusion list at {at} is no printable name of at most 512 characters; it matches nothing",
+                    f"the exclusion at {at_entry[number]} is no printable name of at most 512 characters; "
+                    "it matches nothing",
                 )
             )
             continue
@@ -140,7 +156,7 @@ def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]
         for text in (entry[:-1], entry[:-1] + ".*") if split else (entry,):
             for spelled in _spelled(text, source, mapper):
                 texts.append(spelled)
-                places.append(f"{at}/{number}")
+                places.append(at_entry[number])
     return texts, places
 
 
@@ -272,4 +288,5 @@ def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], lis
                 continue
             # A repeated target keeps its place in the order and takes the later group.
             where[_rename(target, source, mapper)] = (f"{at}{pointer(name, source.key, number)}", group)
-    return list(where), [w[0] for w in where.values()], [w[1] for w in where.values()]
+    order = sorted(where, key=lambda x: (x.startswith("re:"), x)) if "sorted" in source.flags else list(where)
+    return order, [where[x][0] for x in order], [where[x][1] for x in order]

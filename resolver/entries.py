@@ -97,6 +97,15 @@ class Entries:
         found = [p for s in suffixes(name) for a in ancestors(s) if (p := index.get(a)) is not None]
         return min(found, default=-1)
 
+    def subtree(self, name: str) -> int:
+        """The entry ends in ``.*`` and matches, as a shell pattern without that end, the whole name."""
+        if "subtree" not in self._cache:
+            kept = [i for i, e in enumerate(self.texts) if e.endswith(".*")]
+            self._cache["subtree"] = (Entries([self.texts[i][:-2] for i in kept]), kept)
+        inner, kept = self._cache["subtree"]
+        found: int = inner.glob(name)
+        return kept[found] if found >= 0 else -1
+
     def tail(self, name: str) -> int:
         """The entry's last component occurs in the name, with no boundary."""
         return next((i for i, e in enumerate(self.texts) if e.rpartition(".")[2] in name), -1)
@@ -283,6 +292,7 @@ KINDS: Final[dict[str, Callable[[Entries, str], int]]] = {
     "regex_full": Entries.regex_full,
     "pattern": Entries.pattern,
     "star": Entries.star,
+    "subtree": Entries.subtree,
     "tail": Entries.tail,
     "signed": Entries.signed,
     "pattern_full": Entries.pattern_full,

@@ -320,6 +320,11 @@ def _starts_any(text: Any, prefixes: Any) -> bool:
     return isinstance(text, str) and any(isinstance(p, str) and text.startswith(p) for p in _values(prefixes))
 
 
+def _only(collection: Any, *choices: Any) -> bool:
+    """Whether every member of a list is one of the choices."""
+    return all(any(_same(v, c) for c in choices) for v in _values(collection))
+
+
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "max": _largest,
     "min": _smallest,
@@ -336,6 +341,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "keys": lambda v: list(v) if isinstance(v, dict) else [],
     "any_starts": _starting,
     "holding": _holding,
+    "only": _only,
     "starts_any": _starts_any,
     "select": _select,
     "kinds": _kinds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError, RuleError
@@ -211,19 +212,28 @@ def _each(
 # --- reading ----------------------------------------------------------------
 
 
-def _scope(loader: Loader, checkpoint: Checkpoint, block: Mapping[str, Any] | None, file: str, lets: Mapping[str, t.Expr]) -> Scope:
+def _scope(
+    loader: Loader,
+    checkpoint: Checkpoint,
+    block: Mapping[str, Any] | None,
+    file: str,
+    lets: Mapping[str, t.Expr],
+    facts: Mapping[str, Any],
+) -> Scope:
     roots: dict[str, Any] = {"config": checkpoint.config, "block": block if block is not None else {}}
     for name in QUANT_FILES:
         document = checkpoint.files.get(name)
         roots[name.removesuffix(".json")] = document.value if document is not None else ABSENT
     base = block if block is not None else {}
     scope = Scope(base, roots, {**loader.lets, **lets}, f"{checkpoint.name}: {file}", MODULE_NAMES)
-    scope.values.update({"file": file, "found": block is not None, "loader": loader.name})
+    scope.values.update({**facts, "file": file, "found": block is not None, "loader": loader.name})
     return scope
 
 
-def read(loader: Loader, checkpoint: Checkpoint) -> Reading:
+def read(loader: Loader, checkpoint: Checkpoint, facts: Mapping[str, Any] = MappingProxyType({})) -> Reading:
     """Decide which metadata counts and which format it is.
+
+    ``facts`` are further names that rules may use (``sm``: the GPU's compute capability).
 
     A `read` without condition applies while nothing was found; one with a condition, which sees what was found so far,
     replaces it.
@@ -239,7 +249,7 @@ def read(loader: Loader, checkpoint: Checkpoint) -> Reading:
         if statement.when is None:
             if block is not None:
                 continue
-        elif not evaluate(statement.when, _scope(loader, checkpoint, block, file, {})):
+        elif not evaluate(statement.when, _scope(loader, checkpoint, block, file, {}, facts)):
             continue
         document = checkpoint.files.get(statement.file)
         found = descend(document.value, statement.path or "") if document is not None else ABSENT
@@ -254,7 +264,7 @@ def read(loader: Loader, checkpoint: Checkpoint) -> Reading:
             )
         block, file = found, statement.file
         at = statement.file + "#" + (pointer(*statement.path.split(".")) if statement.path else "")
-    scope = _scope(loader, checkpoint, block, file, {})
+    scope = _scope(loader, checkpoint, block, file, {}, facts)
     reading = Reading(loader, block, at, None, scope)
     check(reading, loader.checks)
     chosen = next((f for f in loader.formats if (f.when is None or evaluate(f.when, scope)) and (block is not None or f.when is not None)), None)
@@ -269,7 +279,7 @@ def read(loader: Loader, checkpoint: Checkpoint) -> Reading:
             help="`bitlane rules list` shows the formats; a new one is a `format` block in the loader file",
         )
     reading.format = chosen
-    reading.scope = _scope(loader, checkpoint, block, file, chosen.lets)
+    reading.scope = _scope(loader, checkpoint, block, file, chosen.lets, facts)
     check(reading, chosen.checks)
     return reading
 
