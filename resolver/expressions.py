@@ -306,6 +306,25 @@ def _whole(value: Any) -> bool:
     return True
 
 
+def _all_are(collection: Any, word: Any) -> bool:
+    """Every member is of that type."""
+    return all(_TYPES.get(type(m)) == word for m in _values(collection))
+
+
+def _gcd(*values: Any) -> int:
+    return math.gcd(*[v for v in values if isinstance(v, int)])
+
+
+def _unknown_keys(value: Any, *known: Any) -> list[Any]:
+    return [k for k in value if k not in known] if isinstance(value, dict) else []
+
+
+def _starts_any(text: Any, prefixes: Any) -> bool:
+    """The text starts with one of a list of prefixes, or of the parts of a text between commas."""
+    listed = prefixes.split(",") if isinstance(prefixes, str) else _values(prefixes)
+    return isinstance(text, str) and any(isinstance(p, str) and text.startswith(p) for p in listed)
+
+
 def _starting(value: Any, *prefixes: Any) -> bool:
     return any(isinstance(v, str) and any(v.startswith(p) for p in prefixes) for v in _values(value))
 
@@ -348,6 +367,10 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "front": lambda v: v[:-1] if isinstance(v, list) else [],
     "multiples": _multiples,
     "whole": _whole,
+    "all_are": _all_are,
+    "gcd": _gcd,
+    "unknown_keys": _unknown_keys,
+    "starts_any": _starts_any,
 }
 
 
