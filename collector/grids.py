@@ -93,6 +93,7 @@ class Lane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     below_sm: int | None = None
     algorithm: str | None = None
     weight_only: bool = False
+    copies: int = 6
 
     def refusal(self, sm: int | None) -> str:
         """Why a GPU of compute capability `sm` cannot run the lane; empty if it can, or is no GPU."""
