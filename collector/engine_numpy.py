@@ -1,4 +1,8 @@
-"""Backend ``numpy_cpu``: matrix products by numpy on this machine's processor. Always available, float32 only."""
+"""Backend ``numpy_cpu``: matrix products by numpy on this machine's processor. Always available.
+
+Lane ``fp32`` multiplies float32. Lane ``bf16`` keeps weights and inputs as bfloat16 in memory and widens them to float32
+inside the timed call, since numpy cannot multiply bfloat16; the row's ``kernel_source`` says so.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,9 @@ if TYPE_CHECKING:
     from .case import Case
 
     Matrix = npt.NDArray[np.float32]
+    Stored = npt.NDArray[Any]
 
-LANE: Final = "fp32"
+KERNELS: Final = {"fp32": "numpy.matmul", "bf16": "numpy.matmul after widening bfloat16"}
 
 
 class NumpyCpu:
@@ -39,16 +44,17 @@ class NumpyCpu:
         return Origin(self._system, self.name, np.__version__, cpu_device(threads), runtime, provenance="local")
 
     def lanes(self) -> frozenset[tuple[str, str]]:
-        """Linear layers and experts in float32."""
-        return frozenset({("gemm", LANE), ("moe", LANE)})
+        """Linear layers and experts, in both types."""
+        return frozenset((table, lane) for table in ("gemm", "moe") for lane in KERNELS)
 
     def measure(self, case: Case, seed: int) -> Measurement:
         """Time one layer; the median over repeated calls."""
         rng = np.random.default_rng(seed)
         if case.table == "gemm":
-            return Measurement(timing.median_ms(_linear(case, rng)), "numpy.matmul")
+            return Measurement(timing.median_ms(_linear(case, rng)), KERNELS[case.lane])
         if case.table == "moe":
-            return Measurement(timing.median_ms([_experts(case, rng, seed)]), "numpy.matmul loop over experts")
+            kernel = f"{KERNELS[case.lane]}, loop over experts"
+            return Measurement(timing.median_ms([_experts(case, rng, seed)]), kernel)
         raise UsageError("BL732", f"engine {self.name} has no layer for `{case.table}`", place=case.id)
 
 
@@ -61,14 +67,27 @@ def _blas() -> dict[str, str]:
 
 def _linear(case: Case, rng: np.random.Generator) -> list[Callable[[], object]]:
     m, n, k = (case.integer(name) for name in ("m", "n", "k"))
-    x = rng.standard_normal((m, k), dtype=np.float32)
-    weights = [rng.standard_normal((n, k), dtype=np.float32) for _ in range(timing.copies(4 * n * k))]
+    x = _drawn(rng, case.lane, (m, k))
+    weights = [_drawn(rng, case.lane, (n, k)) for _ in range(timing.copies(x.itemsize * n * k))]
     out = np.empty((m, n), np.float32)
     return [_product(x, weight, out) for weight in weights]
 
 
-def _product(x: Matrix, weight: Matrix, out: Matrix) -> Callable[[], object]:
-    return lambda: np.matmul(x, weight.T, out=out)
+def _product(x: Stored, weight: Stored, out: Matrix) -> Callable[[], object]:
+    return lambda: np.matmul(_widened(x), _widened(weight).T, out=out)
+
+
+def _drawn(rng: np.random.Generator, lane: str, shape: tuple[int, ...]) -> Stored:
+    """Standard normal values as they lie in memory: float32, or the upper half of it as uint16."""
+    values = rng.standard_normal(shape, dtype=np.float32)
+    return values if lane == "fp32" else (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+
+
+def _widened(stored: Stored) -> Matrix:
+    """Stored values as float32; bfloat16 is the upper half of a float32."""
+    if stored.dtype == np.float32:
+        return stored
+    return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def _experts(case: Case, rng: np.random.Generator, seed: int) -> Callable[[], object]:
@@ -79,9 +98,9 @@ def _experts(case: Case, rng: np.random.Generator, seed: int) -> Callable[[], ob
     loads = routing.expert_loads(size["tokens"], size["topk"], size["experts"], size["ep"], how, seed)
     chosen = routing.assignments(loads, size["tokens"], size["topk"])
     gated = case.build.gated
-    up = rng.standard_normal((local, (1 + gated) * inter, hidden), dtype=np.float32)
-    down = rng.standard_normal((local, hidden, inter), dtype=np.float32)
-    x = rng.standard_normal((size["tokens"], hidden), dtype=np.float32)
+    up = _drawn(rng, case.lane, (local, (1 + gated) * inter, hidden))
+    down = _drawn(rng, case.lane, (local, hidden, inter))
+    x = _drawn(rng, case.lane, (size["tokens"], hidden))
     rows = [np.flatnonzero((chosen == expert).any(axis=1)) for expert in range(local)]
     share = np.float32(1.0 / size["topk"])
 
@@ -89,7 +108,8 @@ def _experts(case: Case, rng: np.random.Generator, seed: int) -> Callable[[], ob
         out = np.zeros((size["tokens"], hidden), np.float32)
         for expert, mine in enumerate(rows):
             if len(mine):
-                out[mine] += share * (_activation(x[mine] @ up[expert].T, inter, gated) @ down[expert].T)
+                middle = _activation(_widened(x[mine]) @ _widened(up[expert]).T, inter, gated)
+                out[mine] += share * (middle @ _widened(down[expert]).T)
         return out
 
     return forward

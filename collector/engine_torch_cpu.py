@@ -48,7 +48,7 @@ class TorchCpu:
                 return Measurement(timing.median_ms(calls), "torch.nn.functional.linear")
             if case.table == "moe":
                 forward = experts(case, DTYPES[case.lane], generator, seed)
-                return Measurement(timing.median_ms([forward]), "torch.mm loop over experts")
+                return Measurement(timing.median_ms([forward]), "torch.mm, loop over experts")
         raise UsageError("BL732", f"engine {self.name} has no layer for `{case.table}`", place=case.id)
 
 

@@ -33,6 +33,7 @@ def plan(
     answered: Answered | None = None,
     lanes: Sequence[str] = (),
     export: str = "mixed",
+    buildable: frozenset[tuple[str, str]] | None = None,
 ) -> CasePlan:
     """Cases whose rows the tables lack.
 
@@ -55,6 +56,8 @@ def plan(
         Only these lanes, by name or table label; empty means all.
     export
         Whether the checkpoint lists modules (``mixed``) or has one algorithm (``uniform``).
+    buildable
+        Pairs (table, lane) that the engine can build; ``None`` asks nothing of it.
 
     Raises
     ------
@@ -72,6 +75,8 @@ def plan(
         if answered is not None and answered(bucket):
             continue
         reason = _refusal(bucket, sm)
+        if not reason and buildable is not None and (bucket.kind, bucket.lane) not in buildable:
+            reason = f"this engine does not build lane {bucket.lane}"
         if reason:
             dropped[f"{bucket.op} ({bucket.kind}, {bucket.lane})", reason] += 0
             continue

@@ -145,6 +145,33 @@ def test_the_numpy_experts_compute_a_routed_layer(gated, tp, ep):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+def test_bfloat16_is_widened_exactly():
+    """Every bfloat16 is a float32 whose lower half is zero."""
+    got = engine_numpy._widened(engine_numpy._drawn(np.random.default_rng(1), "bf16", (50, 3)))
+    exact = np.random.default_rng(1).standard_normal((50, 3), dtype=np.float32)
+    assert (got.view(np.uint32) & 0xFFFF == 0).all()
+    assert (np.abs(got - exact) <= np.abs(exact) * 2**-7).all()
+
+
+@pytest.mark.parametrize("lane", ["fp32", "bf16"])
+def test_the_numpy_layer_is_the_product(lane):
+    calls = engine_numpy._linear(Case("gemm", lane, (3, 4, 2)), np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    x, weight = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2, 4), (3, 4)))
+    np.testing.assert_allclose(calls[0](), x @ weight.T, atol=1e-5 if lane == "fp32" else 0.1)
+    assert len(calls) == 6
+
+
+@pytest.mark.parametrize("lane", ["fp32", "bf16"])
+@pytest.mark.parametrize("gated", [True, False])
+def test_the_kernels_are_known(lane, gated):
+    from bitlane.collector.check import known_kernels
+
+    numpy_cpu = engine.load("numpy_cpu", {})
+    for case in (Case("gemm", lane, (16, 32, 4)), moe_case(lane, gated=gated)):
+        assert numpy_cpu.measure(case, 1).kernel in known_kernels()[case.table]
+
+
 @pytest.mark.parametrize("case", [Case("gemm", "fp32", (16, 32, 4)), moe_case(), moe_case(gated=False, ep=2)])
 def test_the_numpy_engine_measures(case):
     numpy_cpu = engine.load("numpy_cpu", {})
