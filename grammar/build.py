@@ -167,6 +167,7 @@ def _match(node: Any) -> t.Match:
     named = _find(found, "named")
     on = _names(found, "on")
     containing = _find(found, "containing")
+    ending = _find(found, "ending")
     quantifier = _find(found, "quantifier")
     return t.Match(
         at=span(found),
@@ -174,6 +175,7 @@ def _match(node: Any) -> t.Match:
         named=tuple(_strings(named)) if named is not None else (),
         on=on or ("path",),
         containing=_strings(containing)[0] if containing is not None else None,
+        ending=tuple(_strings(ending)) if ending is not None else (),
         quantifier=_tokens(quantifier, "QUANTIFIER")[0] if quantifier is not None else None,
     )
 

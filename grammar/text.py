@@ -109,6 +109,8 @@ def step(node: t.Step, bare: bool = False) -> str:
             text, kinds = f"exclude {unlisted}{match_(node.match)}{suffix}", node.kinds
         case t.Take():
             text, kinds = f"take {node.source} {match_(node.match)}", node.kinds
+    if node.ending:
+        parts.append("ending " + ", ".join(quote(e) for e in node.ending))
         case t.Default():
             at = f" at {' | '.join(node.evidence)}" if node.evidence and not bare else ""
             what = f"group {node.group}" if node.group is not None else outcome(node.outcome)

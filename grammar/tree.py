@@ -189,6 +189,7 @@ class Match(Node, frozen=True, kw_only=True, tag="match"):
     named: tuple[str, ...] = ()
     on: tuple[str, ...] = ("path",)
     containing: str | None = None
+    ending: tuple[str, ...] = ()
     quantifier: str | None = None
 
 

@@ -231,7 +231,7 @@ class Chooser:
         """Look up each name under every pattern kind; the entry that comes first in the list counts."""
         out = []
         for name in names:
-            found = [p for p in (entries.find(kind, name, match.containing) for kind in match.by) if p >= 0]
+            found = [p for p in (entries.find(kind, name, match.containing, match.ending) for kind in match.by) if p >= 0]
             out.append(Hit([min(found)] if found else [], (name,)))
         return out
 
@@ -332,7 +332,7 @@ class Chooser:
                     if below:
                         return Hit(below if match.quantifier == "agree" else below[:1], spelled)
                     continue
-                found = entries.find(kind, spelling, match.containing)
+                found = entries.find(kind, spelling, match.containing, match.ending)
                 if found >= 0:
                     return Hit([found], spelled)
         return Hit([], spelled)

@@ -47,7 +47,7 @@ class Entries:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def find(self, kind: str, name: str, containing: str | None = None) -> int:
+    def find(self, kind: str, name: str, containing: str | None = None, ending: tuple[str, ...] = ()) -> int:
         """Look one name up.
 
         Parameters
@@ -56,15 +56,18 @@ class Entries:
             A key of :data:`KINDS`.
         containing
             Only entries that contain this text take part.
+        ending
+            Only entries whose last component is one of these take part.
         """
-        if containing is not None:
-            return self._narrowed(containing, kind, name)
+        if containing is not None or ending:
+            return self._narrowed(containing or "", ending, kind, name)
         return KINDS[kind](self, name)
 
-    def _narrowed(self, containing: str, kind: str, name: str) -> int:
-        key = f"containing:{containing}"
+    def _narrowed(self, containing: str, ending: tuple[str, ...], kind: str, name: str) -> int:
+        key = f"containing:{containing}:{ending}"
         if key not in self._cache:
-            positions = [i for i, e in enumerate(self.texts) if containing in e]
+            kept = [i for i, e in enumerate(self.texts) if containing in e]
+            positions = [i for i in kept if not ending or self.texts[i].rpartition(".")[2] in ending]
             self._cache[key] = (Entries([self.texts[i] for i in positions]), positions)
         inner, positions = self._cache[key]
         found: int = inner.find(kind, name)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitlane.errors import BitlaneError
-from bitlane.resolver.family import compile_family, modules
+from bitlane.resolver.family import compile_family
+from bitlane.resolver.walk import modules
 from bitlane.rules import library
 
 if TYPE_CHECKING:
@@ -94,10 +95,8 @@ def _facts(found: Module, kind: str) -> dict[str, Any]:
 
 
 def _wanted(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Golden modules by name; those that an engine builds without a name go by where they stand in the model."""
-    found = {k: v for k, v in (data.get("modules") or {}).items() if v["kind"] in KINDS}
-    nameless = {k.partition("#")[0] for k in found if "#" in k}
-    return {v["path"] if k.partition("#")[0] in nameless else k: v for k, v in found.items()}
+    """Golden modules by the name that the engine's quantization config is asked about."""
+    return {k: v for k, v in (data.get("modules") or {}).items() if v["kind"] in KINDS}
 
 
 def _built(golden: Golden, lib: library.Library) -> dict[str, Module]:
