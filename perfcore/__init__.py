@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .batch import Lookups, ManyPrices, Pricer, price_many
     from .explain import MissingRowsError
     from .modes import MODES, SOURCES
     from .plan import Plan, compile_plan
@@ -19,27 +20,35 @@ if TYPE_CHECKING:
 _HOMES = {
     "MODES": "modes",
     "SOURCES": "modes",
+    "Lookups": "batch",
+    "ManyPrices": "batch",
     "MissingRowsError": "explain",
     "OpPrice": "pricing",
     "PassPrice": "pricing",
     "Plan": "plan",
+    "Pricer": "batch",
     "Store": "store",
     "Workload": "workload",
     "compile_plan": "plan",
     "price": "pricing",
+    "price_many": "batch",
 }
 
 __all__ = [
     "MODES",
     "SOURCES",
+    "Lookups",
+    "ManyPrices",
     "MissingRowsError",
     "OpPrice",
     "PassPrice",
     "Plan",
+    "Pricer",
     "Store",
     "Workload",
     "compile_plan",
     "price",
+    "price_many",
 ]
 
 

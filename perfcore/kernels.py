@@ -1,1 +1,539 @@
-"""All numba code."""
+"""All numba code: single lookups by the million, and whole passes from a compiled program.
+
+The functions below are plain Python until :func:`compiled` is first called; it imports numba, points its cache at a
+private folder named by the code's digest, and replaces them by their dispatchers. Every array that enters is
+contiguous and writable, so each function is compiled once. The numpy path in :mod:`bitlane.perfcore.reference` states
+the same rules independently; tests hold both to 1e-12.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+
+from .layout import (
+    A0_HIGH,
+    A0_N,
+    A0_OFF,
+    A1_HIGH,
+    A1_N,
+    A1_OFF,
+    ALIGN0,
+    ALIGN1,
+    CLS0_N,
+    CLS0_OFF,
+    CLS1_N,
+    CLS1_OFF,
+    COL_OFF,
+    FULL_N,
+    FULL_OFF,
+    MEASURED,
+    R_ROWS,
+    RANK_OFF,
+    SITE_OFF,
+    SPLIT_RULE,
+    SPLIT_VALUE,
+    TRANSFORM,
+    VAL_OFF,
+    X_HIGH,
+    X_N,
+    X_OFF,
+)  # fmt: skip
+
+# The numbers of specs.py, repeated as plain integers for the compiler; a test compares them.
+X_INTERPOLATED: Final = 1
+SITE_INTERPOLATED: Final = 2
+X_EDGE: Final = 4
+SITE_EDGE: Final = 8
+PENALTY: Final = 16
+FLOORED: Final = 32
+MISSING: Final = 64
+HOLD_EFFICIENCY: Final = 1
+LAST_SLOPE: Final = 2
+POWER_SLOPE: Final = 3
+
+# Columns of a program's records (program.py).
+PART_SIGN, PART_TERM, PART_TERMS, PART_A1, PART_X, PART_ROW, PART_ROWS = range(7)
+PART_SCALED, PART_DONOR, PART_DONORS, PART_D_A1, PART_D_X, PART_FLOOR, PART_LEAST = range(7, 14)
+PART_INTS: Final = 14
+PART_A0, PART_A1_SCALE, PART_X_SCALE, PART_LEAST_MS, PART_CONSTANT, PART_FLOOR_MS = range(6)
+PART_D_A0, PART_D_A1_SCALE, PART_D_X_SCALE, PART_SMALLEST = range(6, 10)
+PART_FLOATS: Final = 10
+TERM_SLAB, TERM_A1, TERM_X, TERM_SIGN = range(4)
+TERM_INTS: Final = 4
+TERM_A0, TERM_A1_SCALE, TERM_X_SCALE = range(3)
+TERM_FLOATS: Final = 3
+OP_PART, OP_PARTS, OP_DIFFERENCE, OP_ALONE = range(4)
+OP_INTS: Final = 4
+SIDE_JOINT, SIDE_MEMBER, SIDE_MEMBERS = range(3)
+SIDE_INTS: Final = 3
+# Arrays of a program, in the order of its header.
+(P_SLABS, P_AXES, P_VALUES, P_MARKS, P_SITES, P_CURVE, P_COL_PTR, P_COL_IDX, P_FULL, P_FULL_RANK, P_RANK, P_LEAST_A0,
+ P_PENALTY, P_REGIONS, P_ROOFS, P_OP_I, P_LAYERS, P_PART_I, P_PART_F, P_TERM_I, P_TERM_F, P_ROWS, P_JOINT, P_SIDE,
+ P_MEMBER, P_TIMES) = range(26)  # fmt: skip
+PREFILL: Final = 0
+
+# Callees first. Inlined are those with a single call site.
+_ORDER: Final = (
+    "_first", "_member", "_form", "_roof_rows", "_roof", "_beyond", "_curve", "_columns", "_members", "_point", "_clock",
+    "_ints", "_table", "_floats", "_matrix", "_ops", "_sum", "lookup", "run", "total",
+)  # fmt: skip
+_INLINED: Final = frozenset({
+    "_first", "_member", "_curve", "_columns", "_members", "_point", "_ints", "_table", "_floats", "_matrix",
+})  # fmt: skip
+
+Arrays = Any
+_ready: list[SimpleNamespace] = []
+_lock = threading.Lock()
+
+
+def compiled() -> SimpleNamespace:
+    """Return the compiled entry points, compiling or loading them on first use.
+
+    Returns
+    -------
+    namespace
+        ``lookup``, ``run`` and ``total``.
+    """
+    with _lock:
+        if not _ready:
+            _ready.append(_compile())
+    return _ready[0]
+
+
+def loaded() -> bool:
+    """Say whether the kernels are compiled in this process already."""
+    return bool(_ready)
+
+
+def _compile() -> SimpleNamespace:
+    import numba
+
+    from . import cache
+    from .store import code_digest
+
+    before, keep = numba.config.CACHE_DIR, True
+    try:
+        numba.config.CACHE_DIR = str(cache.private(cache.root() / f"numba-{numba.__version__}-{code_digest()}"))
+    except OSError as error:
+        cache.log.warning("bitlane: compiled kernels cannot be kept: %s", error)
+        keep = False
+    space = globals()
+    try:
+        for name in _ORDER:
+            inline = "always" if name in _INLINED else "never"
+            # Nothing here allocates: without reference counts a lookup takes a third of the time.
+            space[name] = numba.njit(cache=keep, error_model="numpy", nogil=True, inline=inline, _nrt=False)(
+                space[name]
+            )
+    finally:
+        numba.config.CACHE_DIR = before
+    return SimpleNamespace(lookup=space["lookup"], run=space["run"], total=space["total"])
+
+
+def _first(values: Arrays, start: int, count: int, q: float) -> int:
+    """Position of the first of `count` sorted values that is at least q; without branches that depend on the data."""
+    low, left = start, count
+    while left > 1:
+        half = left >> 1
+        low += half if values[low + half - 1] < q else 0
+        left -= half
+    return low - start + (1 if count > 0 and values[low] < q else 0)
+
+
+def _member(axes: Arrays, base: int, index: Arrays, start: int, count: int, q: float) -> int:
+    """Position of the first listed coordinate that is at least q."""
+    low, left = start, count
+    while left > 1:
+        half = left >> 1
+        low += half if axes[base + index[low + half - 1]] < q else 0
+        left -= half
+    return low - start + (1 if count > 0 and axes[base + index[low]] < q else 0)
+
+
+def _form(kind: int, parameter: float, x: float) -> float:
+    if kind == 3:
+        return -math.expm1(-parameter * x)
+    if kind == 0:
+        return 1.0
+    line = max(x - parameter, 0.0)
+    return line if kind == 1 else line * line
+
+
+def _roof_rows(rows: Arrays, start: int, count: int, a0: float, a1: float, x: float) -> float:
+    """Larger of the compute and the memory sum, in milliseconds."""
+    compute, memory = 0.0, 0.0
+    for i in range(start, start + count):
+        value = rows[i, 1]
+        for _ in range(int(rows[i, 2])):
+            value *= a0
+        for _ in range(int(rows[i, 3])):
+            value *= a1
+        value *= _form(int(rows[i, 4]), rows[i, 5], x)
+        if rows[i, 0] == 0.0:
+            compute += value
+        else:
+            memory += value
+    return max(compute, memory)
+
+
+def _roof(roofs: Arrays, s: int, a0: float, a1: float, x: float) -> float:
+    return _roof_rows(roofs, s * R_ROWS, R_ROWS, a0, a1, x)
+
+
+def _beyond(
+    roofs: Arrays, s: int, rule: int, y1: float, x1: float, y0: float, x0: float, a0: float, a1: float, x: float
+) -> float:
+    """Latency past the last sample (x1, y1); (x0, y0) is the one before, or the same."""
+    if x1 == x0 or rule == HOLD_EFFICIENCY:
+        base = _roof(roofs, s, a0, a1, x1)
+        return max(y1, y1 * (_roof(roofs, s, a0, a1, x) / base)) if base > 0.0 else y1
+    if rule == LAST_SLOPE:
+        return y1 + max((y1 - y0) / (x1 - x0), 0.0) * (x - x1)
+    if rule == POWER_SLOPE:
+        power = min(max(math.log(y1 / y0) / math.log(x1 / x0), 0.0), 3.0)
+        grown: float = y1 * (x / x1) ** power
+        return grown
+    return y1
+
+
+def _curve(
+    slabs: Arrays, axes: Arrays, values: Arrays, marks: Arrays, sites: Arrays, curve: Arrays, roofs: Arrays,
+    s: int, site: int, second: bool, place: int, a0: float, a1: float, x: float,
+) -> tuple[float, int]:  # fmt: skip
+    """One site's latency at x; `place` is x's position in the slab's (first or second) curve."""
+    row = slabs[s, SITE_OFF] + site
+    base, cell = slabs[s, X_OFF], slabs[s, VAL_OFF] + site * slabs[s, X_N]
+    low, high = (sites[row, 2], sites[row, 3]) if second else (sites[row, 0], sites[row, 1])
+    start = slabs[s, CLS1_OFF] if second else slabs[s, CLS0_OFF]
+    if low > high:  # the site lacks this curve and is served by the other one
+        second = not second
+        low, high = (sites[row, 2], sites[row, 3]) if second else (sites[row, 0], sites[row, 1])
+        start = slabs[s, CLS1_OFF] if second else slabs[s, CLS0_OFF]
+        count = slabs[s, CLS1_N] if second else slabs[s, CLS0_N]
+        place = _member(axes, base, curve, start, count, x)
+    if place > high:
+        last, before = curve[start + high], curve[start + max(high - 1, low)]
+        y = _beyond(roofs, s, slabs[s, X_HIGH], values[cell + last], axes[base + last], values[cell + before],
+                    axes[base + before], a0, a1, x)  # fmt: skip
+        return y, X_EDGE
+    place = max(place, low)
+    at = curve[start + place]
+    x1, y1 = axes[base + at], values[cell + at]
+    if x1 == x:
+        return y1, 0 if marks[cell + at] == MEASURED else X_INTERPOLATED
+    if place == low:
+        return y1, X_EDGE
+    left = curve[start + place - 1]
+    x0, y0 = axes[base + left], values[cell + left]
+    part = (x - x0) / (x1 - x0)
+    if slabs[s, TRANSFORM] == 1:
+        r0, r1 = math.sqrt(y0), math.sqrt(y1)
+        root = r0 + part * (r1 - r0)
+        return root * root, X_INTERPOLATED
+    return y0 + part * (y1 - y0), X_INTERPOLATED
+
+
+def _columns(
+    slabs: Arrays, axes: Arrays, col_ptr: Arrays, col_idx: Arrays, full: Arrays, full_rank: Arrays, s: int, i1: int,
+    on1: bool, q0: float, q1: float,
+) -> tuple[int, int, float, bool]:  # fmt: skip
+    """Choose the a1 column(s) around q1: two positions (or one and -1), the second's share, and whether q1 is beyond.
+
+    `i1` is the position of the first column at or past q1.
+    """
+    base1, first, count = slabs[s, A1_OFF], slabs[s, FULL_OFF], slabs[s, FULL_N]
+    at = full_rank[slabs[s, COL_OFF] + i1]
+    if on1:
+        if full_rank[slabs[s, COL_OFF] + i1 + 1] > at:
+            return i1, -1, 0.0, False
+        pointer, base0 = slabs[s, COL_OFF] + i1, slabs[s, A0_OFF]
+        start, end = col_ptr[pointer], col_ptr[pointer + 1]
+        if end > start and axes[base0 + col_idx[start]] <= q0 <= axes[base0 + col_idx[end - 1]]:
+            return i1, -1, 0.0, False
+    if at == 0:
+        return full[first], -1, 0.0, True
+    beyond = at == count
+    if beyond and (slabs[s, A1_HIGH] != LAST_SLOPE or count == 1):
+        return full[first + count - 1], -1, 0.0, True
+    at = min(at, count - 1)
+    low, high = full[first + at - 1], full[first + at]
+    return low, high, (q1 - axes[base1 + low]) / (axes[base1 + high] - axes[base1 + low]), beyond
+
+
+def _members(
+    slabs: Arrays, axes: Arrays, col_ptr: Arrays, col_idx: Arrays, rank: Arrays, s: int, column: int, i0: int,
+    on0: bool, q0: float,
+) -> tuple[int, int, float, bool]:  # fmt: skip
+    """Choose the a0 site(s) of a column around q0, as :func:`_columns` does for q1."""
+    pointer, base = slabs[s, COL_OFF] + column, slabs[s, A0_OFF]
+    start = col_ptr[pointer]
+    count = col_ptr[pointer + 1] - start
+    at = rank[slabs[s, RANK_OFF] + column * (slabs[s, A0_N] + 1) + i0]
+    if on0 and at < count and col_idx[start + at] == i0:
+        return i0, -1, 0.0, False
+    if at == 0:
+        return col_idx[start], -1, 0.0, True
+    beyond = at == count
+    if beyond and (slabs[s, A0_HIGH] != LAST_SLOPE or count == 1):
+        return col_idx[start + count - 1], -1, 0.0, True
+    at = min(at, count - 1)
+    low, high = col_idx[start + at - 1], col_idx[start + at]
+    return low, high, (q0 - axes[base + low]) / (axes[base + high] - axes[base + low]), beyond
+
+
+def _point(
+    slabs: Arrays, axes: Arrays, values: Arrays, marks: Arrays, sites: Arrays, curve: Arrays, col_ptr: Arrays,
+    col_idx: Arrays, full: Arrays, full_rank: Arrays, rank: Arrays, least_a0: Arrays, penalty: Arrays, regions: Arrays,
+    roofs: Arrays,
+    s: int, q0: float, q1: float, x: float, eff: bool,
+) -> tuple[float, int]:  # fmt: skip
+    """Price one query: milliseconds and status bits.
+
+    Every helper is called from one place only: they are inlined, because passing a dozen arrays costs more than a
+    lookup.
+    """
+    if eff and _roof(roofs, s, q0, q1, x) <= 0.0:  # a table without a bound has no efficiency
+        eff = False
+    rule, n1 = slabs[s, SPLIT_RULE], slabs[s, A1_N]
+    second = (rule == 1 and x % slabs[s, SPLIT_VALUE] != 0) or (rule == 2 and x == slabs[s, SPLIT_VALUE])
+    start = slabs[s, CLS1_OFF] if second else slabs[s, CLS0_OFF]
+    count = slabs[s, CLS1_N] if second else slabs[s, CLS0_N]
+    place = _member(axes, slabs[s, X_OFF], curve, start, count, x)
+    n0 = slabs[s, A0_N]
+    i0, i1 = _first(axes, slabs[s, A0_OFF], n0, q0), _first(axes, slabs[s, A1_OFF], n1, q1)
+    on0 = i0 < n0 and axes[slabs[s, A0_OFF] + i0] == q0
+    on1 = i1 < n1 and axes[slabs[s, A1_OFF] + i1] == q1
+    exact = -1
+    if on0 and on1:
+        row = slabs[s, SITE_OFF] + i0 * n1 + i1
+        if sites[row, 0] <= sites[row, 1] or sites[row, 2] <= sites[row, 3]:
+            exact = i0 * n1 + i1
+    c_low, c_high, c_part, c_beyond, status = exact % n1, -1, 0.0, False, 0
+    if exact < 0:
+        status = SITE_INTERPOLATED
+        if (q0 % slabs[s, ALIGN0] != 0 and q0 > least_a0[s]) or q1 % slabs[s, ALIGN1] != 0:
+            status |= PENALTY
+        c_low, c_high, c_part, c_beyond = _columns(slabs, axes, col_ptr, col_idx, full, full_rank, s, i1, on1, q0, q1)
+    total = 0.0
+    for c in range(2 if c_high >= 0 else 1):
+        column = c_high if c == 1 else c_low
+        m_low, m_high, m_part, m_beyond = exact // n1, -1, 0.0, False
+        if exact < 0:
+            m_low, m_high, m_part, m_beyond = _members(slabs, axes, col_ptr, col_idx, rank, s, column, i0, on0, q0)
+        if c_beyond or m_beyond:
+            status |= SITE_EDGE
+        c1 = axes[slabs[s, A1_OFF] + column]
+        t1 = q1 if c_beyond and q1 > c1 and slabs[s, A1_HIGH] == HOLD_EFFICIENCY else c1
+        blended = 0.0
+        for m in range(2 if m_high >= 0 else 1):
+            member = m_high if m == 1 else m_low
+            c0 = axes[slabs[s, A0_OFF] + member]
+            t0 = q0 if m_beyond and q0 > c0 and slabs[s, A0_HIGH] == HOLD_EFFICIENCY else c0
+            y, more = _curve(slabs, axes, values, marks, sites, curve, roofs, s, member * n1 + column, second, place,
+                             c0, c1, x)  # fmt: skip
+            status |= more
+            if eff:
+                y = _roof(roofs, s, c0, c1, x) / y
+            elif t0 != c0 or t1 != c1:
+                base = _roof(roofs, s, c0, c1, x)
+                if base > 0.0:
+                    y *= _roof(roofs, s, t0, t1, x) / base
+            if m_high >= 0:
+                y *= m_part if m == 1 else 1.0 - m_part
+            blended += y
+        if c_high >= 0:
+            blended *= c_part if c == 1 else 1.0 - c_part
+        total += blended
+    if eff:
+        total = _roof(roofs, s, q0, q1, x) / total
+    if status & (X_EDGE | SITE_EDGE | PENALTY):
+        if status & PENALTY:
+            region = 0
+            while region < regions.shape[1] and x > regions[s, region]:
+                region += 1
+            total *= penalty[s, region]
+        floor = _roof(roofs, s, q0, q1, x)
+        if total < floor:
+            return floor, status | FLOORED
+    return total, status
+
+
+def lookup(t: Arrays, slab: Arrays, q0: Arrays, q1: Arrays, x: Arrays, eff: bool, ms: Arrays, status: Arrays) -> None:
+    """Price queries of one table into `ms` (milliseconds) and `status`; slab -1 gives NaN."""
+    (
+        slabs,
+        axes,
+        values,
+        marks,
+        sites,
+        curve,
+        col_ptr,
+        col_idx,
+        full,
+        full_rank,
+        rank,
+        least_a0,
+        penalty,
+        regions,
+        roofs,
+    ) = t
+    for i in range(len(slab)):
+        if slab[i] < 0:
+            ms[i], status[i] = np.nan, MISSING
+        else:
+            ms[i], status[i] = _point(
+                slabs, axes, values, marks, sites, curve, col_ptr, col_idx, full, full_rank, rank, least_a0, penalty,
+                regions, roofs,
+                slab[i], q0[i], q1[i], x[i], eff,
+            )  # fmt: skip
+
+
+def _clock(phase: int, batch: float, isl: float, prefix: float, out: Arrays) -> None:
+    """Fill one column of the workload table (workload.py)."""
+    out[0], out[1] = 1.0, batch
+    if phase == PREFILL:
+        out[3], out[4], out[5] = isl - prefix, isl, prefix
+    else:
+        out[3], out[4], out[5] = 1.0, isl + 1.0, isl
+    out[2] = batch * out[3]
+
+
+def _ints(ints: Arrays, number: int) -> Arrays:
+    """Integer array of a program, one-dimensional."""
+    return ints[ints[4 * number] : ints[4 * number + 1]]
+
+
+def _table(ints: Arrays, number: int) -> Arrays:
+    """Integer table of a program."""
+    part = ints[ints[4 * number] : ints[4 * number + 1]]
+    return part.reshape((ints[4 * number + 2], ints[4 * number + 3]))
+
+
+def _floats(ints: Arrays, floats: Arrays, number: int) -> Arrays:
+    """Float array of a program, one-dimensional."""
+    return floats[ints[4 * number] : ints[4 * number + 1]]
+
+
+def _matrix(ints: Arrays, floats: Arrays, number: int) -> Arrays:
+    """Float table of a program."""
+    part = floats[ints[4 * number] : ints[4 * number + 1]]
+    return part.reshape((ints[4 * number + 2], ints[4 * number + 3]))
+
+
+def _ops(ints: Arrays, floats: Arrays, w: Arrays, eff: bool, ms: Arrays, source: Arrays) -> None:
+    """Price every operation of one pass: milliseconds of one layer, and the source."""
+    slabs, sites = _table(ints, P_SLABS), _table(ints, P_SITES)
+    axes, values = _floats(ints, floats, P_AXES), _floats(ints, floats, P_VALUES)
+    marks, curve, col_ptr = _ints(ints, P_MARKS), _ints(ints, P_CURVE), _ints(ints, P_COL_PTR)
+    col_idx, full = _ints(ints, P_COL_IDX), _ints(ints, P_FULL)
+    full_rank, rank = _ints(ints, P_FULL_RANK), _ints(ints, P_RANK)
+    least_a0, penalty = _floats(ints, floats, P_LEAST_A0), _matrix(ints, floats, P_PENALTY)
+    regions, roofs = _matrix(ints, floats, P_REGIONS), _matrix(ints, floats, P_ROOFS)
+    op_i, n, term_i = _table(ints, P_OP_I), _table(ints, P_PART_I), _table(ints, P_TERM_I)
+    f, term_f, rows = _matrix(ints, floats, P_PART_F), _matrix(ints, floats, P_TERM_F), _matrix(ints, floats, P_ROWS)
+    for i in range(len(op_i)):
+        value, worst, new, smallest = 0.0, 0, 0.0, 0.0
+        for k in range(op_i[i, OP_PART], op_i[i, OP_PART] + op_i[i, OP_PARTS]):
+            x = f[k, PART_X_SCALE] * w[n[k, PART_X]]
+            if n[k, PART_SIGN] < 0 and x <= 0.0:  # no cached prefix: nothing to take off
+                continue
+            a1 = f[k, PART_A1_SCALE] * w[n[k, PART_A1]]
+            terms, made, bound = n[k, PART_TERMS], n[k, PART_LEAST], 0.0
+            if terms != 1 or n[k, PART_SCALED] or op_i[i, OP_DIFFERENCE]:  # a plain row needs no bound
+                bound = _roof_rows(rows, n[k, PART_ROW], n[k, PART_ROWS], f[k, PART_A0], a1, x)
+            part, floor = 0.0, f[k, PART_FLOOR_MS]
+            floor_term = n[k, PART_FLOOR]
+            if terms == 0:
+                part = max(bound, f[k, PART_LEAST_MS]) + f[k, PART_CONSTANT]
+            for j in range(terms + (1 if floor_term >= 0 else 0)):
+                at = floor_term if j == terms else n[k, PART_TERM] + j
+                y, status = _point(
+                    slabs, axes, values, marks, sites, curve, col_ptr, col_idx, full, full_rank, rank, least_a0,
+                    penalty, regions, roofs,
+                    term_i[at, TERM_SLAB], term_f[at, TERM_A0], term_f[at, TERM_A1_SCALE] * w[term_i[at, TERM_A1]],
+                    max(term_f[at, TERM_X_SCALE] * w[term_i[at, TERM_X]], 1.0), eff,
+                )  # fmt: skip
+                if j == terms:
+                    floor = y
+                else:
+                    part += y * term_i[at, TERM_SIGN]
+                    made = max(made, 2 if status & (X_EDGE | SITE_EDGE) else (1 if status or eff else 0))
+            if n[k, PART_SCALED]:
+                floor = min(floor, part)
+                base = _roof_rows(rows, n[k, PART_DONOR], n[k, PART_DONORS], f[k, PART_D_A0],
+                                  f[k, PART_D_A1_SCALE] * w[n[k, PART_D_A1]],
+                                  f[k, PART_D_X_SCALE] * w[n[k, PART_D_X]])  # fmt: skip
+                part = max(floor + (part - floor) * (bound / (base if base > 0.0 else 1.0)), max(floor, bound))
+            if terms > 1:
+                part = max(part, bound)
+            value += n[k, PART_SIGN] * part
+            new += n[k, PART_SIGN] * bound
+            worst = max(worst, made)
+            smallest = max(smallest, f[k, PART_SMALLEST])
+        if op_i[i, OP_DIFFERENCE]:
+            value, worst = max(value, max(new, smallest)), max(worst, 1)
+        ms[i], source[i] = value, worst
+
+
+def _sum(ints: Arrays, floats: Arrays, ms: Arrays, spent: Arrays) -> float:
+    """Add a pass up; of an overlap group the longer side counts, layer kind by layer kind."""
+    op_i, side_i, member = _table(ints, P_OP_I), _table(ints, P_SIDE), _ints(ints, P_MEMBER)
+    layers, joint = _floats(ints, floats, P_LAYERS), _floats(ints, floats, P_JOINT)
+    times = _floats(ints, floats, P_TIMES)
+    out = 0.0
+    for i in range(len(op_i)):
+        if op_i[i, OP_ALONE]:
+            out += layers[i] * ms[i]
+    for j in range(len(joint)):
+        spent[j] = 0.0
+    for k in range(len(side_i)):
+        side = 0.0
+        for m in range(side_i[k, SIDE_MEMBER], side_i[k, SIDE_MEMBER] + side_i[k, SIDE_MEMBERS]):
+            side += times[m] * ms[member[m]]
+        number = side_i[k, SIDE_JOINT]
+        spent[number] = max(spent[number], side)
+    for j in range(len(joint)):
+        out += joint[j] * spent[j]
+    return out
+
+
+def run(
+    ints: Arrays, floats: Arrays, phase: int, eff: bool, batch: Arrays, isl: Arrays, prefix: Arrays, total_ms: Arrays,
+    ms: Arrays, source: Arrays, w: Arrays, spent: Arrays,
+) -> None:  # fmt: skip
+    """Price many passes.
+
+    Parameters
+    ----------
+    ints, floats
+        A program (program.py).
+    phase
+        0 prefill, 1 decode.
+    eff
+        Blend efficiency (EMPIRICAL).
+    batch, isl, prefix
+        Passes, float64 [passes].
+    total_ms, ms, source
+        Results: [passes], [passes, ops], [passes, ops].
+    w, spent
+        Room for one column of the workload table and for one time per joint.
+    """
+    for i in range(len(batch)):
+        _clock(phase, batch[i], isl[i], prefix[i], w)
+        _ops(ints, floats, w, eff, ms[i], source[i])
+        total_ms[i] = _sum(ints, floats, ms[i], spent)
+
+
+def total(
+    ints: Arrays, floats: Arrays, phase: int, eff: bool, batch: float, isl: float, prefix: float, ms: Arrays,
+    source: Arrays, w: Arrays, spent: Arrays,
+) -> float:  # fmt: skip
+    """Price one pass; milliseconds. The arrays as in :func:`run`, for one pass."""
+    _clock(phase, batch, isl, prefix, w)
+    _ops(ints, floats, w, eff, ms, source)
+    return _sum(ints, floats, ms, spent)

@@ -13,7 +13,7 @@ X_OFF: Final = 4
 X_N: Final = 5
 VAL_OFF: Final = 6  # first cell in `values`; cells run [a0, a1, x], x fastest
 SITE_OFF: Final = 7  # first row in `sites`; sites run [a0, a1]
-COL_OFF: Final = 8  # first entry of `col_ptr`; a1_n + 1 entries
+COL_OFF: Final = 8  # first entry of `col_ptr` and `full_rank`; a1_n + 1 entries
 FULL_OFF: Final = 9  # `full`: a1 indices whose a0 list is (nearly) complete
 FULL_N: Final = 10
 CLS0_OFF: Final = 11  # `curve`: x indices of the first curve, then of the second
@@ -30,7 +30,8 @@ ALIGN0: Final = 21
 ALIGN1: Final = 22
 GROUP: Final = 23
 SOURCE: Final = 24
-SLAB_COLUMNS: Final = 25
+RANK_OFF: Final = 25  # `rank`: per a1 column, how many of its listed sites lie before each a0 position (a0_n + 1 each)
+SLAB_COLUMNS: Final = 26
 
 # One row of `sites` per (a0, a1): first and last filled entry of each curve, first > last when the site has none.
 LO0: Final = 0

@@ -225,7 +225,7 @@ class Ladder:
             return None
         floor, floor_term = float(pack.arrays["group_min"][int(pack.slabs[slab, lay.GROUP])]), None
         if pack.spec.name == "gemm":
-            floor_term = replace(term, a0=float(pack.axis(slab, 0)[pack.arrays["first_full"][slab]]))
+            floor_term = replace(term, a0=float(pack.arrays["least_a0"][slab]))
         scale = Scale(part.roofline, donor, part.a0, part.a1, x, floor, floor_term)
         note = self._origin(origin) | {"rows_of": rows or part.lane}
         if nearest:

@@ -209,10 +209,10 @@ def build(spec: TableSpec, columns: Columns) -> Pack:
         "kernel": kernel, "curve": curve, "groups": groups,
     }  # fmt: skip
     arrays["sites"] = _fill(arrays)
-    arrays["col_ptr"], arrays["col_idx"], arrays["full"] = _columns(arrays)
-    # The smallest complete a0 of every slab: where a kernel does the least work.
+    arrays |= _columns(arrays)
+    # The smallest a0 of a complete column, where a kernel does the least work.
     first_column = slabs[:, lay.COL_OFF] + arrays["full"][slabs[:, lay.FULL_OFF]]
-    arrays["first_full"] = arrays["col_idx"][arrays["col_ptr"][first_column]].astype(np.int64)
+    arrays["least_a0"] = axes[slabs[:, lay.A0_OFF] + arrays["col_idx"][arrays["col_ptr"][first_column]]]
     arrays["sums"] = np.array(
         [zlib.crc32(values[o : o + n].tobytes()) for o, n in zip(slabs[:, lay.VAL_OFF], cells, strict=True)], np.uint32
     )
@@ -415,15 +415,12 @@ def _x(arrays: Mapping[str, npt.NDArray[Any]], slab: IntArray) -> Any:
     return lambda cell: arrays["axes"][rows[:, lay.X_OFF] + (cell - rows[:, lay.VAL_OFF]) % rows[:, lay.X_N]]
 
 
-def _columns(
-    arrays: Mapping[str, npt.NDArray[Any]],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _columns(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[np.int32]]:
     """List, per a1 column, the aligned a0 sites that exist; and which columns are complete enough to blend between."""
     slabs, axes, sites = arrays["slabs"], arrays["axes"], arrays["sites"]
     pointers: list[int] = []
-    index: list[npt.NDArray[Any]] = []
-    full: list[npt.NDArray[Any]] = []
-    filled = n_full = 0
+    parts: dict[str, list[npt.NDArray[Any]]] = {"col_idx": [], "full": [], "full_rank": [], "rank": []}
+    filled = n_full = ranked = 0
     for row in slabs:
         n0, n1 = int(row[lay.A0_N]), int(row[lay.A1_N])
         part = sites[row[lay.SITE_OFF] : row[lay.SITE_OFF] + n0 * n1].reshape(n0, n1, lay.SITE_COLUMNS)
@@ -432,15 +429,23 @@ def _columns(
         aligned = exists & (a0 % row[lay.ALIGN0] == 0)[:, None]
         row[lay.COL_OFF] = len(pointers)
         population = aligned.sum(axis=0)
-        for column in range(n1):
-            pointers.append(filled)
-            chosen = np.flatnonzero(aligned[:, column])
-            index.append(chosen)
-            filled += len(chosen)
-        pointers.append(filled)
-        complete = np.flatnonzero((population * 2 >= population.max()) & (population > 0))
-        row[lay.FULL_OFF], row[lay.FULL_N] = n_full, len(complete)
-        full.append(complete)
-        n_full += len(complete)
-    join = [np.concatenate(part).astype(np.int32) if part else np.zeros(0, np.int32) for part in (index, full)]
-    return np.array(pointers, np.int32), join[0], join[1]
+        pointers += [filled, *(filled + np.cumsum(population)).tolist()]
+        filled = pointers[-1]
+        parts["col_idx"].append(np.nonzero(aligned.T)[1])
+        complete = (population * 2 >= population.max()) & (population > 0)
+        row[lay.FULL_OFF], row[lay.FULL_N] = n_full, int(complete.sum())
+        n_full += int(complete.sum())
+        parts["full"].append(np.flatnonzero(complete))
+        parts["full_rank"].append(ranks(complete[None])[0])
+        row[lay.RANK_OFF] = ranked
+        parts["rank"].append(ranks(aligned.T).reshape(-1))
+        ranked += n1 * (n0 + 1)
+    joined = {name: np.concatenate(pieces).astype(np.int32) for name, pieces in parts.items()}
+    return joined | {"col_ptr": np.array(pointers, np.int32)}
+
+
+def ranks(member: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Return, per row of flags, how many are set before each position, the end included."""
+    out = np.zeros((member.shape[0], member.shape[1] + 1), np.int64)
+    np.cumsum(member, axis=1, out=out[:, 1:])
+    return out

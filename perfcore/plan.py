@@ -123,8 +123,8 @@ class Plan:
         new = np.zeros(table.shape[1])
         for resolved in planned.parts:
             new += resolved.part.sign * _bound(resolved.part.roofline, resolved.part, table)
-        floors = [reference_floor(r) for r in planned.parts if r.terms]
-        out.ms[number] = np.maximum(out.ms[number], np.maximum(new, max(floors, default=0.0)))
+        floors = [self.smallest(resolved) for resolved in planned.parts]
+        out.ms[number] = np.maximum(out.ms[number], np.maximum(new, max(floors)))
         out.source[number] = np.maximum(out.source[number], INTERPOLATED)
 
     def _part(self, resolved: Resolved, table: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
@@ -187,6 +187,14 @@ class Plan:
         low, high = self.policy.data["transfer_bands"][resolved.rung]
         return ms, np.tile(np.array([low, high]), (table.shape[1], 1))
 
+    @staticmethod
+    def smallest(resolved: Resolved) -> float:
+        """Return the smallest latency that the rows behind a part hold, in milliseconds."""
+        if not resolved.terms:
+            return 0.0
+        term = resolved.terms[0]
+        return float(np.nanmin(term.pack.arrays["values"][term.pack.cells(term.slab)]))
+
     def lookup(self, term: Term, table: FloatArray) -> reference.Answer:
         """Look one term up for every pass."""
         passes = table.shape[1]
@@ -205,13 +213,6 @@ def slab_rows(store: Store, policy: Policy, term: Term, slab: int) -> list[sol.R
     """Return the roofline rows of a slab, in its own axes."""
     key = term.pack.key(slab)
     return sol.table_rows(term.pack.spec.name, key, sol.machine(store.systems, str(key["system"])), policy)
-
-
-def reference_floor(resolved: Resolved) -> float:
-    """Return the smallest latency that the rows behind a part hold."""
-    term = resolved.terms[0]
-    values = term.pack.arrays["values"][term.pack.cells(term.slab)]
-    return float(np.nanmin(values))
 
 
 def _size(coordinate: Coordinate, table: FloatArray) -> FloatArray:

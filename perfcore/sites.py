@@ -91,7 +91,7 @@ def select(pack: Pack, slab: int, q0: float, q1: float) -> tuple[list[Corner], i
     if on0 and on1 and _exists(pack, row, i0 * len(a1) + i1):
         return [Corner(i0 * len(a1) + i1, 1.0, q0, q1, q0, q1)], 0
     status = SITE_INTERPOLATED
-    odd = bool(q0 % int(row[lay.ALIGN0])) and q0 > a0[int(pack.arrays["first_full"][slab])]
+    odd = bool(q0 % int(row[lay.ALIGN0])) and q0 > float(pack.arrays["least_a0"][slab])
     if odd or q1 % int(row[lay.ALIGN1]):
         status |= PENALTY
     columns = _columns(pack, row, a0, a1, q0, q1, i1 if on1 else -1)
@@ -108,6 +108,19 @@ def select(pack: Pack, slab: int, q0: float, q1: float) -> tuple[list[Corner], i
             site = members[place] * len(a1) + column
             corners.append(Corner(site, weight1 * weight0, at0, at1, stands0, stands1))
     return corners, status
+
+
+def around(pack: Pack, slab: int, q0: float, column: int) -> set[int]:
+    """Return the a0 positions that a lookup at q0 can touch in one a1 column."""
+    row = pack.slabs[slab]
+    a0 = pack.axis(slab, 0).tolist()
+    members = _members(pack, row, column)
+    exact = bisect_left(a0, q0)
+    found = {exact} if exact < len(a0) and a0[exact] == q0 else set()
+    if members:
+        values = [a0[i] for i in members]
+        found |= {members[p] for p, _, _ in bracket(values, q0, slope=int(row[lay.A0_HIGH]) == _LAST_SLOPE)}
+    return found
 
 
 def _columns(
