@@ -118,7 +118,9 @@ def _compile() -> SimpleNamespace:
 
     before, keep = numba.config.CACHE_DIR, True
     try:
-        numba.config.CACHE_DIR = str(cache.private(cache.root() / f"numba-{numba.__version__}-{code_digest()}"))
+        numba.config.CACHE_DIR = str(
+            cache.private(cache.root() / f"numba-{numba.__version__}-{code_digest('layout', 'kernels')}")
+        )
     except OSError as error:
         cache.log.warning("bitlane: compiled kernels cannot be kept: %s", error)
         keep = False
