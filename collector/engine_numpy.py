@@ -1,7 +1,7 @@
 """Backend ``numpy_cpu``: matrix products by numpy on this machine's processor. Always available.
 
-Lane ``fp32`` multiplies float32. Lane ``bf16`` keeps weights and inputs as bfloat16 in memory and widens them to float32
-inside the timed call, since numpy cannot multiply bfloat16; the row's ``kernel_source`` says so.
+Lane ``fp32`` multiplies float32. Lane ``bf16`` keeps weights and inputs as bfloat16 in memory and widens them to
+float32 inside the timed call, since numpy cannot multiply bfloat16; the row's ``kernel_source`` says so.
 """
 
 from __future__ import annotations
