@@ -111,6 +111,10 @@ class TableSpec:
         return self.keys + tuple(axis.column for axis in self.axes if axis is not None)
 
 
+TEXT_COLUMNS: Final = frozenset({
+    "system", "backend", "backend_version", "quant_mode", "routing_distribution", "attn_dtype", "kv_cache_dtype",
+    "kernel_source", "phase", "comm_backend", "comm_dtype", "collective", "dtype", "launch_mode",
+})  # fmt: skip
 ORIGIN: Final = ("system", "backend", "backend_version")
 _ATTENTION: Final = (*ORIGIN, "attn_dtype", "kv_cache_dtype", "head_dim", "window_size_tokens", "num_kv_heads")
 
