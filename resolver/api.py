@@ -12,12 +12,13 @@ from .checkpoint import Checkpoint, open_checkpoint
 from .decide import Chooser
 from .declarations import Declarations, declarations
 from .expressions import evaluate, present
-from .family import Family, compile_family, modules
+from .family import Family, compile_family
 from .lanes import Lanes
 from .loader import Reading, compile_loader, read
 from .resolution import Problem, Resolution, Resolved
 from .systems import system as find_system
 from .versions import split_loader
+from .walk import modules
 
 if TYPE_CHECKING:
     import os
@@ -99,19 +100,15 @@ def resolve_with(
     rows = []
     for module in built:
         answer = _override(module, chosen) or chooser.decide(module)
-        rows.append(
-            Resolved(module, answer, lanes.choose(answer.algorithm, answer.activations, module.kind, format_name))
-        )
+        lane = lanes.choose(answer.algorithm, answer.activations, module.kind, format_name)
+        rows.append(Resolved(module, answer, lane))
     problems = [Problem(code, message) for code, message in reading.findings]
-    for document in opened.files.values():
-        if document.duplicates:
-            problems.append(
-                Problem(
-                    "BL292",
-                    f"{document.name} holds keys twice, the last one counts: {', '.join(document.duplicates[:5])}",
-                )
-            )
+    problems += [_duplicates(d.name, d.duplicates) for d in opened.files.values() if d.duplicates]
     return Resolution(opened, reading, family, hardware, rows, chooser, _kv_cache(reading), problems, chosen)
+
+
+def _duplicates(file: str, keys: tuple[str, ...]) -> Problem:
+    return Problem("BL292", f"{file} holds keys twice, the last one counts: {', '.join(keys[:5])}")
 
 
 def _prepared(opened: Checkpoint) -> dict[object, object]:

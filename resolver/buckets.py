@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from .bucket import SHAPE_KEYS, Bucket, Rows
-from .family import operations
+from .walk import operations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from .modules import Member, Module, OverlapGroup
     from .resolution import Resolution, Resolved
@@ -197,7 +196,7 @@ def buckets(resolution: Resolution, parallel: Parallel | None = None, phase: str
         rows_of[key] = rows
         order.see(key, row.module.stack)
     lane = "fp8" if resolution.kv_cache.startswith("fp8") else "bf16"
-    values = {**split.values, "phase": phase or "prefill"}
+    values: dict[str, int | str] = {**split.values, "phase": phase or "prefill"}
     for op in operations(resolution.family, resolution.checkpoint.config, values)[0]:
         shape = {k: v for k, v in op.attributes.items() if k != "rows"}
         _complete(op.kind, shape, f"{op.file}:{op.line}")

@@ -88,7 +88,6 @@ class Operation:
     stack: str
     part: str
     attributes: Mapping[str, int | str]
-    overlap: str = ""
     file: str = ""
     line: int = 0
 

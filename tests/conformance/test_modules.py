@@ -14,7 +14,8 @@ from compare_modules import compare, goldens
 from bitlane.errors import BitlaneError
 from bitlane.resolver import checkpoint
 from bitlane.resolver.bucket import SHAPE_KEYS
-from bitlane.resolver.family import compile_family, modules, operations
+from bitlane.resolver.family import compile_family
+from bitlane.resolver.walk import modules, operations
 from bitlane.rules import library
 
 # What must be found at least, so that a moved folder does not pass as agreement (goldens at hand, counted).
@@ -84,7 +85,7 @@ def test_a_tied_head_is_a_gemm_in_sglang() -> None:
     assert "lm_head" not in _paths((), tied, "sglang", "0.5.23")
     family = compile_family(library.find(), "LlamaForCausalLM", "sglang", "0.5.23")
     found, _ = operations(family, tied, {"tp": 2, "dp": 1, "ep": 1, "moe_tp": 2, "pp": 1})
-    assert [dict(o.attributes) for o in found if o.kind == "gemm"] == [{"n": 512, "k": 256}]
+    assert [dict(o.attributes) for o in found if o.kind == "gemm"] == [{"n": 512, "k": 256, "rows": "sequences"}]
 
 
 _TOY = """language 1
