@@ -61,7 +61,7 @@ def _number(token: Any) -> int | float:
     """Decode a number token."""
     digits = str(token)
     if len(digits) <= MAX_DIGITS:
-        value: int | float = json.loads(digits.lstrip("0") or "0") if "." not in digits else float(digits)
+        value: int | float = float(digits) if "." in digits else int(digits)
         if abs(value) < 1 << 63:
             return value
     raise BuildError("a number beyond 64 bits", span(token), "no size or version needs that")

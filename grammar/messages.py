@@ -65,7 +65,7 @@ class _Fault:
     line: int
     column: int
     accepted: frozenset[str]
-    token: str
+    kind: str
     logicals: list[Logical]
 
     @property
@@ -88,7 +88,7 @@ class _Fault:
         """Heads of the blocks that are open at the fault, outermost first."""
         opened: list[Logical] = []
         for logical in self.logicals:
-            if logical.first >= self.line and self.token != "$END":
+            if logical.first >= self.line and self.kind != "$END":
                 break
             if logical.opens:
                 opened.append(logical)
@@ -149,9 +149,9 @@ def _torn(fault: _Fault) -> _Found | None:
 
 
 def _bracket(fault: _Fault) -> _Found | None:
-    before = [s for s in fault.logicals if s.last < fault.line or fault.token == "$END"]
+    before = [s for s in fault.logicals if s.last < fault.line or fault.kind == "$END"]
     unclosed = before[-1].unclosed if before else None
-    if unclosed is None or not (fault.first or fault.token in ("$END", "_NL")):
+    if unclosed is None or not (fault.first or fault.kind in ("$END", "_NL")):
         return None
     closing = {"(": ")", "[": "]", "{": "}"}[unclosed.text]
     return "unclosed-bracket", f"`{unclosed.text}` is never closed", _at(unclosed), f"add `{closing}`"
@@ -161,7 +161,7 @@ def _block(fault: _Fault) -> _Found | None:
     opened = fault.enclosing()
     # A statement of the top level that stands no deeper than the block's head shows it before the file's end does.
     outside = fault.first and opened and fault.column <= opened[-1].pieces[0].column
-    if not opened or not (fault.token == "$END" or (outside and fault.word in starts("statement"))):
+    if not opened or not (fault.kind == "$END" or (outside and fault.word in starts("statement"))):
         return None
     head = opened[-1]
     name = " ".join(p.text for p in head.pieces[:2] if p.text != "{")
@@ -270,7 +270,7 @@ def _comma(fault: _Fault) -> _Found | None:
 
 def _character(fault: _Fault) -> _Found | None:
     char = fault.word[:1]
-    if fault.token or not char:
+    if fault.kind or not char:
         return None
     hint = {"'": 'strings stand in double quotes: "text"', ";": "write one statement a line"}.get(char, "remove it")
     span = Span(fault.line, fault.column, fault.line, fault.column + 1)
@@ -298,7 +298,7 @@ def _general(fault: _Fault) -> tuple[str, str, str]:
     close = closest(fault.word, names) if fault.word else ""
     if close:
         return "misspelt-word", f"unexpected `{fault.word}`", f"did you mean `{close}`?"
-    if not fault.word or fault.token in ("_NL", "$END"):
+    if not fault.word or fault.kind in ("_NL", "$END"):
         return "ends-early", "the statement ends too early", _expected(fault.accepted)
     return "unexpected", f"unexpected `{fault.word}`", _expected(fault.accepted)
 

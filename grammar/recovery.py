@@ -39,7 +39,7 @@ class Recovery:
         self._tried: set[int] = set()
 
     def repair(self, found: Diagnostic) -> bool:
-        """Neutralise the statement that a diagnostic of this text is about; return False when nothing is left to parse."""
+        """Neutralise the statement that a diagnostic is about; return False when nothing is left to parse."""
         logicals, _ = statements(self.text)
         if found.label == "unclosed-block":
             return self._close(logicals, found.span.line)
@@ -61,7 +61,7 @@ class Recovery:
         return self._write(logical.first, _block_end(logicals, position), "")
 
     def _close(self, logicals: list[Logical], line: int) -> bool:
-        """Close the block whose head is on ``line``: on an empty line before the next head as far left, or at the end."""
+        """Close the block whose head is on ``line``, on an empty line before the next statement as far left."""
         lines = self.text.split("\n")
         head = next(s for s in logicals if s.first <= line <= s.last)
         indent = head.pieces[0].column

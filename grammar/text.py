@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 from . import tree as t
 
@@ -23,13 +24,28 @@ def literal(value: int | float | str | bool | None) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        # The language has no exponents.
+        plain = format(Decimal(repr(value)), "f")
+        return plain if "." in plain else plain + ".0"
     return str(value)
 
 
 def expression(node: t.Expr, level: int = 0) -> str:
-    """Write an expression with the fewest parentheses that keep its tree."""
+    """Write an expression with the parentheses that its tree needs and a few that its reader needs."""
     text, mine = _expression(node)
     return f"({text})" if mine < level else text
+
+
+def _branch(node: t.Expr) -> str:
+    """Write a value of a conditional; tests among them stand in parentheses."""
+    return expression(node, 0 if isinstance(node, t.Conditional) else 5)
+
+
+def _side(node: t.Expr, operator: str, level: int) -> str:
+    """Write an operand; `and` inside `or` stands in parentheses."""
+    mixed = operator == "or" and isinstance(node, t.Binary) and node.operator == "and"
+    return expression(node, _LEVEL["not"] if mixed else level)
 
 
 def _expression(node: t.Expr) -> tuple[str, int]:
@@ -47,7 +63,7 @@ def _expression(node: t.Expr) -> tuple[str, int]:
         case t.Not():
             return f"not {expression(node.value, 3)}", 3
         case t.Conditional():
-            return f"{expression(node.then, 1)} if {expression(node.test, 1)} else {expression(node.otherwise)}", 0
+            return f"{expression(node.then, 5)} if {expression(node.test, 1)} else {_branch(node.otherwise)}", 0
         case t.Member():
             word = "not in" if node.negated else "in"
             return f"{expression(node.value, 5)} {word} ({', '.join(expression(c) for c in node.choices)})", 4
@@ -58,7 +74,8 @@ def _expression(node: t.Expr) -> tuple[str, int]:
                 word = node.operator.replace("_not", " not") if node.operator == "is_not" else node.operator
                 return f"{expression(node.left, 5)} {word} {expression(node.right, 5)}", 4
             mine = _LEVEL[node.operator]
-            return f"{expression(node.left, mine)} {node.operator} {expression(node.right, mine + 1)}", mine
+            left, right = _side(node.left, node.operator, mine), _side(node.right, node.operator, mine + 1)
+            return f"{left} {node.operator} {right}", mine
 
 
 def guard(node: t.Statement, kinds: tuple[str, ...] = (), before_range: str = "") -> str:
@@ -92,6 +109,8 @@ def match(node: t.Match) -> str:
         parts.append("on " + ", ".join(node.on))
     if node.containing is not None:
         parts.append("containing " + quote(node.containing))
+    if node.ending:
+        parts.append("ending " + ", ".join(quote(e) for e in node.ending))
     if node.quantifier is not None:
         parts.append(node.quantifier)
     return " ".join(parts)
@@ -109,8 +128,6 @@ def step(node: t.Step, bare: bool = False) -> str:
             text, kinds = f"exclude {unlisted}{match_(node.match)}{suffix}", node.kinds
         case t.Take():
             text, kinds = f"take {node.source} {match_(node.match)}", node.kinds
-    if node.ending:
-        parts.append("ending " + ", ".join(quote(e) for e in node.ending))
         case t.Default():
             at = f" at {' | '.join(node.evidence)}" if node.evidence and not bare else ""
             what = f"group {node.group}" if node.group is not None else outcome(node.outcome)
