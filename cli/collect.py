@@ -16,7 +16,7 @@ from . import collect_plan, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..collector.case import CasePlan
+    from ..collector.engine import Engine
     from ..collector.merge import MergeReport
     from ..collector.pool import Outcome, Pool
     from ..collector.run import RunReport
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 # Engines whose kernels can end the process.
 _ISOLATED = frozenset({"vllm", "torch_cuda"})
-_LOCAL_CPU = frozenset({"numpy_cpu", "torch_cpu"})
 RAY = "ray"
 
 
@@ -48,16 +47,15 @@ def command() -> None:
 
 @command.command("plan")
 @collect_plan.plan_options
-@click.option("--engine", "engine_name", metavar="NAME", help="Plan for a local engine (numpy_cpu, torch_cpu).")
+@click.option("--engine", "engine_name", metavar="NAME", help="Plan for this machine (numpy_cpu, torch_cpu, ...).")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan, to be collected elsewhere.")
 @click.option("--ids", is_flag=True, help="Print one case id a line.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan_command(wanted: Wanted, engine_name: str | None, output: Path | None, ids: bool, as_json: bool) -> None:
     """List the cases that a strict price of CHECKPOINT is missing."""
     from ..collector.case import write_plan
-    from ..collector.engine import load
 
-    plan = collect_plan.build(wanted, load(engine_name, {}) if engine_name else None)
+    plan = collect_plan.build(wanted, _here(engine_name or "", _options(wanted, ())))
     if output is not None:
         write_plan(plan, output)
     if as_json:
@@ -99,7 +97,9 @@ def run_command(
     """
     from ..collector.run import collect
 
-    plan = _plan(wanted, how["worker_engine"] if engine_name == RAY else engine_name)
+    options = _options(wanted, how["engine_option"])
+    measuring = how["worker_engine"] if engine_name == RAY else engine_name
+    plan = collect_plan.build(wanted, _here(measuring, options))
     if plan_only:
         collect_plan.show(plan, ids=True)
         click.echo(f"{len(plan.cases)} cases, plan {plan.hash}", err=True)
@@ -107,7 +107,7 @@ def run_command(
     if out is None:
         raise UsageError("BL745", "a run needs a folder", place="--out", help="--out DIR")
     name = f"{RAY}:{how['worker_engine']}" if engine_name == RAY else engine_name
-    pool = _pool(engine_name, wanted.system, how)
+    pool = _pool(engine_name, options, how)
     try:
         with _progress(len(plan.cases)) as on_outcome:
             report = collect(
@@ -126,19 +126,16 @@ def run_command(
     context.exit(INTERRUPTED if report.interrupted else 0 if report.succeeded else FINDINGS)
 
 
-def _plan(wanted: Wanted, engine_name: str) -> CasePlan:
+def _here(engine_name: str, options: dict[str, str]) -> Engine | None:
+    """The engine that a plan is made for; none for a serving engine, which is planned for by loader and system."""
     from ..collector.engine import load
 
-    return collect_plan.build(wanted, load(engine_name, {}) if engine_name in _LOCAL_CPU else None)
+    serving = not engine_name or (engine_name == "vllm" and options.get("device") != "cpu")
+    return None if serving else load(engine_name, options)
 
 
-def _pool(engine_name: str, system: str | None, how: dict[str, Any]) -> Pool:
+def _pool(engine_name: str, options: dict[str, str], how: dict[str, Any]) -> Pool:
     """Where the cases run."""
-    options = _engine_options(how["engine_option"])
-    if system is not None and engine_name not in _LOCAL_CPU:
-        from ..resolver.systems import system as find_system
-
-        options.setdefault("system", find_system(system).name)
     if engine_name == RAY:
         try:
             from ..collector.ray_pool import RayPool
@@ -158,12 +155,18 @@ def _pool(engine_name: str, system: str | None, how: dict[str, Any]) -> Pool:
     return LocalPool(load(engine_name, options))
 
 
-def _engine_options(given: tuple[str, ...]) -> dict[str, str]:
+def _options(wanted: Wanted, given: tuple[str, ...]) -> dict[str, str]:
+    """Options of the engine: what was given, and the system that was named."""
     pairs = [text.partition("=") for text in given]
     for name, equals, _ in pairs:
         if not (name and equals):
             raise UsageError("BL745", f"`{name}` is no option", place="--engine-option", help="write NAME=VALUE")
-    return {name: value for name, _, value in pairs}
+    options = {name: value for name, _, value in pairs}
+    if wanted.system is not None:
+        from ..resolver.systems import system as find_system
+
+        options.setdefault("system", find_system(wanted.system).name)
+    return options
 
 
 @contextlib.contextmanager

@@ -30,18 +30,18 @@ KERNELS: Final = {"fp32": "numpy.matmul", "bf16": "numpy.matmul after widening b
 
 
 class NumpyCpu:
-    """The engine; `options` may name a ``system``."""
+    """The engine. It takes no options: its rows are of this processor, whatever system a checkpoint is planned for."""
 
     name = "numpy_cpu"
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._system = options.get("system", cpu_system())
+        del options
 
     def origin(self) -> Origin:
         """The processor of this machine."""
         runtime = Runtime("numpy", np.__version__, libraries=_blas())
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return Origin(self._system, self.name, np.__version__, cpu_device(threads), runtime, provenance="local")
+        return Origin(cpu_system(), self.name, np.__version__, cpu_device(threads), runtime, provenance="local")
 
     def lanes(self) -> frozenset[tuple[str, str]]:
         """Linear layers and experts, in both types."""

@@ -20,12 +20,12 @@ DTYPES: Final = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 class TorchCpu:
-    """The engine; `options` may name a ``system``."""
+    """The engine. It takes no options: its rows are of this processor, whatever system a checkpoint is planned for."""
 
     name = "torch_cpu"
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._system = options.get("system", cpu_system())
+        del options
 
     def origin(self) -> Origin:
         """The processor of this machine."""
@@ -33,7 +33,7 @@ class TorchCpu:
         libraries = {"build": build} if build else {}
         threads = int(torch.get_num_threads())
         runtime = Runtime("torch", str(torch.__version__), libraries=libraries)
-        return Origin(self._system, self.name, version, cpu_device(threads), runtime, provenance="local")
+        return Origin(cpu_system(), self.name, version, cpu_device(threads), runtime, provenance="local")
 
     def lanes(self) -> frozenset[tuple[str, str]]:
         """Linear layers and experts, in both types."""

@@ -65,8 +65,7 @@ class Vllm:
             return gpu_origin(self.name, "vllm", self._version, self._options)
         runtime = Runtime("vllm", self._version, libraries={"torch": str(torch.__version__)})
         device = cpu_device(int(torch.get_num_threads()))
-        system = self._options.get("system", cpu_system())
-        return Origin(system, "vllm_cpu", self._version.partition("+")[0], device, runtime, provenance="local")
+        return Origin(cpu_system(), "vllm_cpu", self._version.partition("+")[0], device, runtime, provenance="local")
 
     def lanes(self) -> frozenset[tuple[str, str]]:
         """All lanes but the processor's own; whether the device can run one is found when it is built."""

@@ -65,6 +65,17 @@ def test_a_case_that_kills_every_worker_is_a_failure(tmp_path, make):
     assert [entry.kind for entry in report.failures.values()] == ["WorkerLost"]
 
 
+def test_the_command(tmp_path, cluster):
+    from click.testing import CliRunner
+
+    from bitlane.cli import main
+
+    command = ["collect", "--engine", "ray", "--on", "numpy_cpu", "--workers", "2", "--base-grid", "--lane", "fp32"]
+    done = CliRunner().invoke(main, [*command, "--limit", "4", "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    assert "4 of 4 cases have a row" in done.output
+
+
 def test_what_the_engine_refuses_comes_through(cluster):
     with pytest.raises(UsageError, match="told to refuse"):
         RayPool("fake_engine:Fake", {"refuse": "yes"}, workers=1)
