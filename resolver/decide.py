@@ -12,10 +12,11 @@ from .answers import UNQUANTIZED, Answer, Hit, RefusalError, Tried, activations,
 from .declarations import Declarations, evidence_at, locate
 from .entries import Entries, ancestors
 from .expressions import ABSENT, Scope, evaluate, names_used
+from .experts import named_experts
 from .loader import MODULE_NAMES, Reading, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from .modules import Module
 
@@ -191,6 +192,8 @@ class Chooser:
         match on:
             case "path":
                 return [module.path]
+            case "spellings":
+                return list(self.reading.loader.spellings(module.path))
             case "name":
                 return [module.name]
             case "shards":
@@ -209,8 +212,8 @@ class Chooser:
                 return list(ancestors(module.path))
             case "parts":
                 return module.path.split(".")
-            case "expert0":
-                leaves = self.reading.loader.builtin.get("expert0", ())
+            case _ if on.startswith("expert0"):
+                leaves = self.reading.loader.builtin.get(on, ())
                 return [f"{module.path}.0.{leaf}" for leaf in leaves] if module.kind == "experts" else []
             case "class":
                 return [module.cls]
@@ -218,8 +221,8 @@ class Chooser:
                 raise CheckpointError(
                     "BL110",
                     f"unknown target `{on}`",
-                    help="path, name, shards, shard0, builtin, checkpoint, checkpoint0, parent, ancestors, parts, "
-                    "expert0 or class",
+                    help="path, spellings, name, shards, shard0, builtin, checkpoint, checkpoint0, parent, ancestors, "
+                    "parts, expert0 or class",
                 )
 
     @staticmethod
@@ -245,7 +248,10 @@ class Chooser:
         names = [n for on in match.on for n in self.targets(module, on)]
         if not names:
             return None, "no such names for this module"
-        hits = self.find(match, entries, names)
+        if match.quantifier == "complete_or_refuse":
+            hits = self._experts(rule, module, entries, at, names)
+        else:
+            hits = self.find(match, entries, names)
         found = [h for h in hits if h.positions]
         if step.unlisted and not found:
             return self._answer(rule, UNQUANTIZED, "none", (), "no listed name occurs in it"), ""
@@ -254,7 +260,7 @@ class Chooser:
         quantifier = match.quantifier or "any"
         if step.unlisted and (quantifier == "any" or len(found) == len(hits)):
             return None, f"`{entries.texts[found[0].first]}` matches {shown(found)}"
-        if quantifier != "any" and len(found) < len(hits):
+        if quantifier not in ("any", "complete_or_refuse") and len(found) < len(hits):
             if quantifier == "all":
                 return None, f"{len(found)} of {len(hits)} shards are listed"
             places = tuple(at[h.first] for h in found)
@@ -286,7 +292,11 @@ class Chooser:
             return None, "no such names for this module"
         if step.source == "group":
             return self._take_group(rule, match, module, names)
-        hits = [self._listed(match, n) for n in names]
+        if match.quantifier == "complete_or_refuse":
+            names = [s for n in names for s in self.reading.loader.spellings(n)]
+            hits = self._experts(rule, module, self.declared.listing, self.declared.listing_at, names)
+        else:
+            hits = [self._listed(match, n) for n in names]
         found = [h for h in hits if h.positions]
         if not found:
             return None, f"not listed ({len(self.declared.listing)} entries)" if len(
@@ -320,6 +330,19 @@ class Chooser:
         return self._classified(
             rule, module, words[0], evidence, f"`{self.declared.listing.texts[positions[0]]}` is {words[0]}"
         ), ""
+
+    def _experts(
+        self, rule: Rule, module: Module, entries: Entries, at: Sequence[str], names: list[str]
+    ) -> list[Hit]:
+        """Entries below an experts module, under the first spelling that has some; all experts must be named alike."""
+        for name in names:
+            positions, complaint = named_experts(entries, name, module.attributes.get("count", 0))
+            if complaint:
+                places = tuple(at[p] for p in positions[:3])
+                raise self._refusal(rule, module, f"`{module.path}` is named in part: {complaint}", "BL248", places)
+            if positions:
+                return [Hit(positions, (name,))]
+        return [Hit([], tuple(names))]
 
     def _listed(self, match: t.Match, name: str) -> Hit:
         """Search the listing under every spelling of a name; the first spelling that hits counts."""
@@ -466,11 +489,9 @@ class Chooser:
             self._enter(part)
             answers.append(self._run(rule.inner, part, None))
         self._enter(module)
-        if len({said(a) for a in answers}) > 1:
-            pairs = ", ".join(
-                f"{n.rpartition('.')[2]} {a.algorithm if a is not None and a.declared is not None else UNQUANTIZED}"
-                for n, a in zip(names, answers, strict=True)
-            )
+        outcomes = [UNQUANTIZED if a is None else a.algorithm for a in answers]
+        if len({(o, said(a)) for o, a in zip(outcomes, answers, strict=True)}) > 1:
+            pairs = ", ".join(f"{n.rpartition('.')[2]} {o}" for n, o in zip(names, outcomes, strict=True))
             places = tuple(e for a in answers if a is not None for e in a.evidence)
             raise self._refusal(
                 rule, module, f"`{module.path}` is declared in more than one way: {pairs}", "BL245", places

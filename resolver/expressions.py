@@ -335,8 +335,15 @@ def _holding(collection: Any, key: Any, item: Any) -> Any:
     return found[-1] if found else ABSENT
 
 
-def _starts_any(text: Any, prefixes: Any) -> bool:
-    return isinstance(text, str) and any(isinstance(p, str) and text.startswith(p) for p in _values(prefixes))
+def _having(collection: Any, key: Any, value: Any) -> list[Any]:
+    """The members whose (dotted) ``key`` has this value."""
+    return [m for m in _values(collection) if isinstance(m, dict) and _same(descend(m, key), value)]
+
+
+def _only_of(collection: Any, choices: Any) -> bool:
+    """Whether every member of a list is a member of another."""
+    known = _values(choices)
+    return all(v in known for v in _values(collection))
 
 
 def _only(collection: Any, *choices: Any) -> bool:
@@ -360,7 +367,9 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "keys": lambda v: list(v) if isinstance(v, dict) else [],
     "any_starts": _starting,
     "holding": _holding,
+    "having": _having,
     "only": _only,
+    "only_of": _only_of,
     "starts_any": _starts_any,
     "select": _select,
     "kinds": _kinds,
@@ -370,7 +379,6 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "all_are": _all_are,
     "gcd": _gcd,
     "unknown_keys": _unknown_keys,
-    "starts_any": _starts_any,
 }
 
 
