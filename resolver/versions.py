@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..grammar.diagnostics import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,10 +54,11 @@ def known_version(loader: str, version: str, versions: Iterable[str]) -> str:
     for candidate in listed:
         if candidate == version or (padded(candidate) == padded(version) and key(version) != (1 << 30,)):
             return candidate
-    hint = nearest(version, listed)
+    older = [v for v in listed if key(v) <= key(version)]
+    hint = f"the newest one before it is `{older[-1]}`; " if older else ""
     raise UsageError(
         "BL222",
         f"{loader} {version} is not described by any rule file",
         place="--loader",
-        help=(hint + " " if hint else "") + "known: " + ", ".join(listed),
+        help=hint + "known: " + ", ".join(listed),
     )
