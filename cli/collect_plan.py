@@ -35,6 +35,7 @@ class Wanted:
     perf_data: tuple[Path, ...]
     tp: str
     expert_parallel: bool
+    all_topologies: bool
     lane: tuple[str, ...]
     routing: str
     need: str | None
@@ -51,6 +52,7 @@ _OPTIONS = (
     click.option("--system", metavar="NAME", help="GPU system, such as gb200."),
     click.option("--tp", default="1", show_default=True, metavar="N[,N...]", help="Tensor parallel sizes to cover."),
     click.option("--expert-parallel", is_flag=True, help="Split experts by expert over the same ranks."),
+    click.option("--all-topologies", is_flag=True, help="Experts at every split of the base grid."),
     click.option("--lane", multiple=True, metavar="LANE", help="Only these lanes, or the base grid's."),
     click.option("--routing", default="", metavar="NAME|all", help="Expert routing; default is what prices read."),
     click.option(
@@ -184,6 +186,8 @@ def _from_checkpoint(wanted: Wanted, answer: Resolution, engine: Engine | None) 
 
 def _operations(wanted: Wanted, answer: Resolution) -> list[Bucket]:
     """Operations of every parallel size and phase that is asked for."""
+    from ..collector import grids
+    from ..collector.plan import over_topologies
     from ..resolver.buckets import Parallel, buckets
 
     try:
@@ -191,7 +195,10 @@ def _operations(wanted: Wanted, answer: Resolution) -> list[Bucket]:
     except ValueError:
         raise UsageError("BL745", f"`{wanted.tp}` is no list of sizes", place="--tp", help="--tp 1,4,8") from None
     splits = [Parallel.of(tp=size, ep=size if wanted.expert_parallel else 1) for size in sizes]
-    return [found for split in splits for phase in ("prefill", "decode") for found in buckets(answer, split, phase)]
+    found = [b for split in splits for phase in ("prefill", "decode") for b in buckets(answer, split, phase)]
+    if wanted.all_topologies:
+        found += over_topologies(buckets(answer, Parallel.of(), "decode"), grids.packaged().moe.topologies)
+    return found
 
 
 def _grid(wanted: Wanted, engine: Engine | None) -> Grids:

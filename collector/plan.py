@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -46,12 +47,12 @@ def plan(
     grid
         Token counts and routings.
     has
-        ``has(table, key)``: whether the tables hold a row of exactly this key for system, backend and version.
+        ``has(table, key)``: whether the tables hold a row of exactly this key.
     sm
         Compute capability of the system times ten (100 for B200), ``None`` for a processor.
     answered
-        Whether a strict price of the operation succeeds already, be it by interpolation. Such operations are left
-        out. Without it every row that is not measured is planned: the exact widths of the model.
+        Whether a strict price of the operation succeeds already; such operations are left out. Without it every
+        row that is not measured is planned: the exact widths of the model.
     lanes
         Only these lanes, by name or table label; empty means all.
     export
@@ -74,9 +75,7 @@ def plan(
             continue
         if answered is not None and answered(bucket):
             continue
-        reason = _refusal(bucket, sm)
-        if not reason and buildable is not None and (bucket.kind, bucket.lane) not in buildable:
-            reason = f"this engine does not build lane {bucket.lane}"
+        reason = _refusal(bucket, sm, buildable)
         if reason:
             dropped[f"{bucket.op} ({bucket.kind}, {bucket.lane})", reason] += 0
             continue
@@ -123,6 +122,24 @@ def base_plan(
     return CasePlan(system, backend, version, ordered, _dropped(dropped))
 
 
+def over_topologies(buckets: Iterable[Bucket], topologies: Iterable[tuple[int, int]]) -> list[Bucket]:
+    """Routed experts of a model, once per way of splitting them; other operations are left out.
+
+    Parameters
+    ----------
+    buckets
+        Operations of the model on one rank.
+    topologies
+        Pairs (tensor parallel, expert parallel). One that does not divide the experts is dropped by :func:`plan`.
+    """
+    experts = [bucket for bucket in buckets if bucket.kind == "moe"]
+    return [
+        dataclasses.replace(bucket, shape={**bucket.shape, "tp": tp, "ep": ep})
+        for bucket in experts
+        for tp, ep in topologies
+    ]
+
+
 def _refuse_absent_lanes(buckets: Sequence[Bucket], wanted: set[str]) -> None:
     present = {bucket.lane for bucket in buckets if bucket.kind in grids.TABLES}
     absent = sorted(wanted - present)
@@ -135,12 +152,14 @@ def _refuse_absent_lanes(buckets: Sequence[Bucket], wanted: set[str]) -> None:
         )
 
 
-def _refusal(bucket: Bucket, sm: int | None) -> str:
+def _refusal(bucket: Bucket, sm: int | None, buildable: frozenset[tuple[str, str]] | None) -> str:
     if bucket.kind not in grids.TABLES:
         return f"the collector does not measure {bucket.kind} yet"
     lane = grids.lanes().get(bucket.lane)
     if lane is None or bucket.kind not in lane.tables:
         return f"the collector cannot build lane {bucket.lane} for {bucket.kind}"
+    if buildable is not None and (bucket.kind, bucket.lane) not in buildable:
+        return f"this engine does not build lane {bucket.lane}"
     refusal = lane.refusal(sm)
     if refusal or bucket.kind != "moe":
         return refusal

@@ -39,12 +39,12 @@ def collector_hash() -> str:
 
 
 def collector_ref() -> str:
-    """Commit of the checkout this program runs from, with ``-dirty`` if the collector was changed since.
+    """Last commit that touched the collector in the checkout this program runs from; ``-dirty`` if changed since.
 
     ``unknown`` outside a checkout (an installed wheel); the digest of :func:`collector_hash` says it exactly.
     """
-    commit = _git("rev-parse", "HEAD")
-    if commit is None or _git("ls-files", "--error-unmatch", "collector/provenance.py") is None:
+    commit = _git("log", "-1", "--format=%H", "--", "collector")
+    if not commit or _git("ls-files", "--error-unmatch", "collector/provenance.py") is None:
         return UNKNOWN_REF
     return f"{commit}-dirty" if _git("status", "--porcelain", "--", "collector") else commit
 

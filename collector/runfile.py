@@ -37,7 +37,7 @@ class RunIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed
         Seed of all synthetic weights and inputs.
     run_id
-        Name of the run, drawn when it starts; the one field that a session which continues it does not know.
+        Name of the run, drawn when it starts; a session that continues it does not know it.
     provenance
         ``collected`` on a named system, ``local`` on this very machine, ``synthetic`` when nothing was measured.
 
@@ -167,10 +167,11 @@ def refuse_other_identity(folder: Path, found: RunIdentity, wanted: RunIdentity)
     Raises
     ------
     UsageError
-        ``BL714``, naming each field that differs; the run's name does not count.
+        ``BL714``, naming each field that differs; the run's name and the commit do not count.
     """
     was, now = msgspec.structs.asdict(found), msgspec.structs.asdict(wanted)
-    fields = [name for name in was if name != "run_id" and was[name] != now[name]]
+    # Committing the very same source changes collector_ref and nothing that was measured; collector_hash decides.
+    fields = [name for name in was if name not in ("run_id", "collector_ref") and was[name] != now[name]]
     changed = [f"{name} was `{_short(was[name])}`, is `{_short(now[name])}`" for name in fields]
     if changed:
         raise UsageError(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .engine import Origin
 
 ATTEMPTS: Final = 2
+# A first case may compile kernels for minutes; a hang lasts longer than that.
+TIMEOUT_S: Final = 1800.0
 
 
 def _serve(connection: Connection, name: str, options: dict[str, str]) -> None:
@@ -41,6 +43,8 @@ class ProcessPool:
     ----------
     name, options
         The engine, as :func:`~.engine.load` takes it.
+    timeout_s
+        A case that takes longer is taken to hang: its worker is killed, as if it had died by itself.
 
     Raises
     ------
@@ -48,8 +52,8 @@ class ProcessPool:
         What the engine refuses at its start; ``BL733`` if the worker dies there.
     """
 
-    def __init__(self, name: str, options: Mapping[str, str]) -> None:
-        self._name, self._options = name, dict(options)
+    def __init__(self, name: str, options: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
+        self._name, self._options, self._timeout_s = name, dict(options), timeout_s
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
         self._origin, self._lanes = self._start()
@@ -88,6 +92,8 @@ class ProcessPool:
                 break
             try:
                 connection.send((case, seed))
+                if not connection.poll(self._timeout_s):
+                    process.kill()
                 outcome: Outcome = connection.recv()
             except (EOFError, OSError):
                 process.join(timeout=5)

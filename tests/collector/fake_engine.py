@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import time
 from pathlib import Path
 
 from bitlane.collector.engine import Measurement, Origin
@@ -39,6 +40,8 @@ class Fake:
             if marker.parent.exists() and "once" in self.options:
                 marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.options.get("hang") and self.options["hang"] in case.id:
+            time.sleep(3600)
         if self.options.get("fail") and self.options["fail"] in case.id:
             raise RuntimeError(f"no kernel for {case.id}\nand a second line")
         if self.options.get("interrupt") and self.options["interrupt"] in case.id:

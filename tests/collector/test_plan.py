@@ -14,7 +14,7 @@ from bitlane.collector import case, grids
 from bitlane.collector.case import Build, Case, read_plan, write_plan
 from bitlane.collector.coverage import Coverage
 from bitlane.collector.merge import merge
-from bitlane.collector.plan import base_plan, plan
+from bitlane.collector.plan import base_plan, over_topologies, plan
 from bitlane.errors import BitlaneError, UsageError
 from bitlane.paths import PERF_DATA
 from bitlane.resolver.bucket import Bucket
@@ -148,6 +148,18 @@ def test_a_lane_that_the_experts_do_not_have_is_refused():
     assert "w4a16_nvfp4" in caught.value.help
     assert caught.value.exit_code == 2
     assert len(plan([moe(), gemm("x", 64, 64)], **GB200, has=nothing, lanes=["w4a16_nvfp4"]).cases) == 81 + 74
+
+
+def test_experts_at_every_split():
+    """14 splits, of which EP 256 does not divide 128 experts; 1856 is 58 times 32."""
+    everywhere = over_topologies([moe(), gemm("x", 64, 64)], grids.packaged().moe.topologies)
+    found = plan(everywhere, **GB200, has=nothing)
+    assert {(c.axes["tp"], c.axes["ep"]) for c in found.cases} == {
+        *((tp, 1) for tp in (1, 2, 4, 8, 16, 32)),
+        *((1, ep) for ep in (2, 4, 8, 16, 32, 64, 128)),
+    }
+    assert [entry.reason for entry in found.dropped] == ["expert parallelism 256 does not divide 128 experts"]
+    assert len(found.cases) == 13 * 27 * 3
 
 
 def test_a_latent_width_is_the_experts_input():

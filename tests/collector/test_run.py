@@ -225,6 +225,16 @@ def test_a_case_that_always_kills_its_worker_is_a_failure(tmp_path, process_pool
     assert "-9" in failure.message
 
 
+def test_a_case_that_hangs_is_a_failure(tmp_path):
+    pool = ProcessPool("fake_engine:Fake", {"hang": "n=64,k=128,m=2"}, timeout_s=2.0)
+    try:
+        report = run(tmp_path / "run", small_plan().select(["n=64,k=128,m="]), pool=pool)
+    finally:
+        pool.close()
+    assert report.done == 3
+    assert [entry.kind for entry in report.failures.values()] == ["WorkerLost"]
+
+
 def test_what_the_engine_refuses_at_its_start_comes_through(process_pool):
     with pytest.raises(UsageError, match="told to refuse"):
         process_pool(refuse="yes")
