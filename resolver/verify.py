@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from .contradictions import Finding, Verification, below, fold
-from .storage import PLAIN, VOCABULARY, Form, by_module, form, signature
+from .forms import PLAIN, VOCABULARY, Form, form
+from .storage import by_module, signature
 from .verify_listing import check_listing
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ class _Comparison:
             self.not_stored(absent)
         else:
             out.findings.append(self.nothing_matched())
-        out.findings += [self.finding(key, paths) for key, paths in self.found.items()]
+        at = {row.module.path: n for n, row in enumerate(self.resolution.rows)}
+        ordered = sorted(self.found.items(), key=lambda item: at[item[1][0]])
+        out.findings += [self.finding(key, paths) for key, paths in ordered]
         out.findings += check_listing(self.resolution, self.parts, self.block, self.accused)
         out.notes += self.notes()
         return out

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .contradictions import Finding, below, fold
-from .storage import ALGORITHMS, form, signature
+from .forms import ALGORITHMS, form
+from .storage import signature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 # What a plain list of names, which may be patterns or tails, says of each: no precision.
 LISTED: Final = "listed"
-# Words of ModelOpt's and TensorRT-LLM's listings -> the word of `resolver.storage` with the same tensors.
+# Words of ModelOpt's and TensorRT-LLM's listings -> the word of `resolver.forms` with the same tensors.
 _WORDS: Final = {
     "FP8": "fp8",
     "FP8_PER_CHANNEL_PER_TOKEN": "fp8_pc_pt",

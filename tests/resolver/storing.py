@@ -74,7 +74,11 @@ def matrix(name: str, algorithm: str, out: int, into: int, block: tuple[int, int
         case "mxfp8":
             return {w: ("F8_E4M3", [out, into]), f"{w}_scale": ("U8", [out, into // 32])}
         case "nvfp4" | "w4a16_nvfp4":
-            found: Stored = {w: ("U8", [out, into // 2]), f"{w}_scale": ("F8_E4M3", [out, into // 16]), f"{w}_scale_2": ("F32", [])}
+            found: Stored = {
+                w: ("U8", [out, into // 2]),
+                f"{w}_scale": ("F8_E4M3", [out, into // 16]),
+                f"{w}_scale_2": ("F32", []),
+            }
             return {**found, f"{name}.input_scale": ("F32", [])} if algorithm == "nvfp4" else found
         case "mxfp4":
             return {f"{w}_packed": ("U8", [out, into // 2]), f"{w}_scale": ("U8", [out, into // 32])}
