@@ -128,7 +128,9 @@ def expr(node: Any) -> t.Expr:
     if kind == "conditional":
         return t.Conditional(then=expr(kids[0]), test=expr(kids[1]), otherwise=expr(kids[2]), at=at)
     if kind in ("member", "not_member"):
-        return t.Member(value=expr(kids[0]), choices=tuple(expr(k) for k in kids[1:]), negated=kind == "not_member", at=at)
+        return t.Member(
+            value=expr(kids[0]), choices=tuple(expr(k) for k in kids[1:]), negated=kind == "not_member", at=at
+        )
     if kind == "presence":
         return t.Presence(value=expr(kids[0]), test="exists" if kids[1] == "exists" else "absent", at=at)
     return _binary(kind, kids, at)
@@ -206,29 +208,40 @@ def _code(node: Any) -> str | None:
 
 
 def _algorithm(node: Any) -> t.Algorithm:
-    return t.Algorithm(**_guard(node), words=tuple(_strings(_find(node, "words"))), outcome=_outcome(node), kinds=_names(node, "kinds"))
+    return t.Algorithm(
+        **_guard(node), words=tuple(_strings(_find(node, "words"))), outcome=_outcome(node), kinds=_names(node, "kinds")
+    )
 
 
 def _options(node: Any) -> tuple[t.Option, ...]:
     return tuple(
-        t.Option(name=_tokens(c)[0], value=expr(c.children[-1]), at=span(c)) for c in node.children if _is_tree(c) and c.data == "option"
+        t.Option(name=_tokens(c)[0], value=expr(c.children[-1]), at=span(c))
+        for c in node.children
+        if _is_tree(c) and c.data == "option"
     )
 
 
 def _module(node: Any) -> t.Module:
     flags: list[str] = []
-    extra: dict[str, str | None] = {"op": None, "cls": None}
+    op = cls = None
     for child in node.children:
         if not _is_tree(child):
             continue
         if child.data == "module_flag":
             flags += _tokens(child, "MODULE_FLAG")
         elif child.data == "module_op":
-            extra["op"] = _tokens(child)[0]
+            op = _tokens(child)[0]
         elif child.data == "module_class":
-            extra["cls"] = _tokens(child)[0]
+            cls = _tokens(child)[0]
     return t.Module(
-        **_guard(node), kind=_tokens(node, "KIND")[0], path=_tokens(node)[0], shape=_shape(node), flags=tuple(flags), options=_options(node), **extra
+        **_guard(node),
+        kind=_tokens(node, "KIND")[0],
+        path=_tokens(node)[0],
+        shape=_shape(node),
+        flags=tuple(flags),
+        op=op,
+        cls=cls,
+        options=_options(node),
     )
 
 
@@ -264,7 +277,9 @@ def _given(node: Any) -> t.Given:
 
 def _under(node: Any) -> t.Under:
     version, on = _strings(node), _names(node, "on")
-    return t.Under(at=span(node), loader=_tokens(node)[0], version=version[0] if version else None, system=on[0] if on else None)
+    return t.Under(
+        at=span(node), loader=_tokens(node)[0], version=version[0] if version else None, system=on[0] if on else None
+    )
 
 
 def _expect(node: Any) -> t.Expect:
@@ -291,7 +306,7 @@ def _block(node: Any) -> tuple[Any, ...]:
 
 _BUILDERS: dict[str, Callable[[Any], Any]] = {
     "let": lambda n: t.Let(at=span(n), **_versions(n), name=_tokens(n)[0], value=expr(n.children[1])),
-    "read": lambda n: t.Read(**_guard(n), file=_tokens(n)[0], path=(_tokens(n) + [""])[1] or None),
+    "read": lambda n: t.Read(**_guard(n), file=_tokens(n)[0], path=([*_tokens(n), ""])[1] or None),
     "refuse": lambda n: t.Refuse(**_guard(n), message=_strings(n)[0], code=_code(n), kinds=_names(n, "kinds")),
     "report": lambda n: t.Report(**_guard(n), message=_strings(n)[0], code=_code(n)),
     "builtin": lambda n: t.Builtin(at=span(n), **_versions(n), name=_tokens(n)[0], shards=tuple(_tokens(n)[1:])),
@@ -316,7 +331,10 @@ _BUILDERS: dict[str, Callable[[Any], Any]] = {
     ),
     "take": lambda n: t.Take(**_guard(n), source=_tokens(n, "SOURCE")[0], match=_match(n), kinds=_names(n, "kinds")),  # type: ignore[arg-type]
     "default": lambda n: t.Default(
-        **_guard(n), outcome=_outcome(n), kinds=_names(n, "kinds"), evidence=tuple(_tokens(_find(_find(n, "at"), "source_path"))) if _find(n, "at") else ()
+        **_guard(n),
+        outcome=_outcome(n),
+        kinds=_names(n, "kinds"),
+        evidence=tuple(_tokens(_find(_find(n, "at"), "source_path"))) if _find(n, "at") else (),
     ),
     "default_group": lambda n: t.Default(
         **_guard(n), outcome=t.Outcome(at=span(n)), group=_tokens(n)[0], kinds=_names(n, "kinds")
@@ -326,7 +344,12 @@ _BUILDERS: dict[str, Callable[[Any], Any]] = {
     "config_scope": lambda n: t.ConfigScope(at=span(n), paths=tuple(_tokens(_find(n, "source_path")))),
     "require": lambda n: t.Require(at=span(n), test=expr(n.children[0]), message=_strings(n)[0]),
     "stack": lambda n: t.Stack(
-        **_guard(n), name=_tokens(n)[0], count=expr(n.children[1]), prefix=_strings(n)[0], flags=tuple(_tokens(n, "STACK_FLAG")), items=_block(n)
+        **_guard(n),
+        name=_tokens(n)[0],
+        count=expr(n.children[1]),
+        prefix=_strings(n)[0],
+        flags=tuple(_tokens(n, "STACK_FLAG")),
+        items=_block(n),
     ),
     "part": lambda n: t.Part(**_guard(n), name=_tokens(n)[0], items=_block(n)),
     "module": _module,
@@ -334,12 +357,20 @@ _BUILDERS: dict[str, Callable[[Any], Any]] = {
     "overlap": _overlap,
     "names": lambda n: t.Names(at=span(n), **_versions(n), loader=_tokens(n)[0], rules=_block(n)),
     "rename": lambda n: t.Rename(**_guard(n), kind=_tokens(n, "RENAME")[0], old=_strings(n)[0], new=_strings(n)[1]),
-    "fuse": lambda n: t.Fuse(**_guard(n), name=_tokens(n)[0], shards=tuple(_tokens(n)[1:]), unmapped=bool(_tokens(n, "UNMAPPED"))),
+    "fuse": lambda n: t.Fuse(
+        **_guard(n), name=_tokens(n)[0], shards=tuple(_tokens(n)[1:]), unmapped=bool(_tokens(n, "UNMAPPED"))
+    ),
     "never": lambda n: t.Never(**_guard(n), paths=_names(n)),
     "lane": lambda n: t.Lane(
-        **_guard(n), name=_tokens(n)[0], algorithms=_names(n), kinds=_names(n, "kinds"), approximates=bool(_tokens(n, "APPROXIMATES"))
+        **_guard(n),
+        name=_tokens(n)[0],
+        algorithms=_names(n),
+        kinds=_names(n, "kinds"),
+        approximates=bool(_tokens(n, "APPROXIMATES")),
     ),
-    "weights": lambda n: t.Weights(at=span(n), **_versions(n), name=_tokens(n)[0], bytes_per_weight=expr(n.children[1])),
+    "weights": lambda n: t.Weights(
+        at=span(n), **_versions(n), name=_tokens(n)[0], bytes_per_weight=expr(n.children[1])
+    ),
     "system": lambda n: t.SystemAlias(at=span(n), alias=_tokens(n)[0], name=_tokens(n)[1]),
     "test": lambda n: t.Test(at=span(n), name=_strings(n)[0], todo=bool(_tokens(n, "TODO")), items=_block(n)),
     "given": _given,

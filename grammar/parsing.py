@@ -108,7 +108,7 @@ def parser() -> Any:
         lexer="contextual",
         propagate_positions=True,
         maybe_placeholders=True,
-        postlex=_Lines(),  # type: ignore[arg-type]
+        postlex=_Lines(),
     )
 
 

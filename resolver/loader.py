@@ -18,7 +18,7 @@ from .versions import holds, known_version
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..rules.library import Library, RuleFile
+    from ..rules.library import Library, Placed, RuleFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _compiled(files: tuple[RuleFile, ...], name: str, version: str, holder: _Hol
     alive = [p for p in placed if not isinstance(p.item, t.Statement) or holds(p.item, version)]
     chains = {p.item.name: (p.item, p.file) for p in alive if isinstance(p.item, t.Chain)}
     items = [p.item for p in alive]
-    formats = tuple(_format(p.item, p.file, version, chains) for p in alive if isinstance(p.item, t.Format))
+    formats = tuple(_format(p.item, p, version, chains) for p in alive if isinstance(p.item, t.Format))
     return Loader(
         name,
         version,
@@ -140,13 +140,14 @@ def _compiled(files: tuple[RuleFile, ...], name: str, version: str, holder: _Hol
     )
 
 
-def _format(node: t.Format, file: str, version: str, chains: Mapping[str, tuple[t.Chain, str]]) -> LoaderFormat:
-    items = [i for i in node.items if not isinstance(i, t.Statement) or holds(i, version)]
+def _format(node: t.Format, placed: Placed, version: str, chains: Mapping[str, tuple[t.Chain, str]]) -> LoaderFormat:
+    kept = [(i, placed.file_of(n)) for n, i in enumerate(node.items) if not isinstance(i, t.Statement) or holds(i, version)]
+    items = [i for i, _ in kept]
     rules: list[Rule] = []
     checks: list[tuple[t.Refuse | t.Report, str]] = []
     dropped: list[t.Leave] = []
     group_checks: list[tuple[t.Refuse, str]] = []
-    for item in items:
+    for item, file in kept:
         if isinstance(item, t.Use):
             rules += _chain(item, file, version, chains, ())
         elif isinstance(item, t.Each):
@@ -162,7 +163,7 @@ def _format(node: t.Format, file: str, version: str, chains: Mapping[str, tuple[
     return LoaderFormat(
         node.name,
         node.when,
-        file,
+        placed.file,
         node.at.line,
         {i.name: i.value for i in items if isinstance(i, t.Let)},
         tuple(checks),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -18,9 +18,12 @@ from ..errors import RuleError, UsageError
 from ..grammar import parsing
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
+from ..grammar.scan import pieces
 
 _DECODER: Final = msgspec.msgpack.Decoder(t.File)
-_HEAD: Final = re.compile(r"^[ \t]*(loader|family|lanes|extend)\b([^\n#]*)", re.MULTILINE)
+_HEAD: Final = re.compile(r"^[ \t]*(?:loader|family|lanes|extend)\b", re.MULTILINE)
+# In a list of statements the last definition of a name counts, for all others the first that applies.
+_LAST_COUNTS: Final = (t.Let, t.Builtin, t.Chain, t.SystemAlias)
 _MAX_FILE: Final = 1 << 20
 
 
@@ -38,6 +41,10 @@ class RuleFile:
         ``loader vllm``, ``family nemotron_h``, ``lanes``, and ``extend ...`` for overlays.
     architectures
         For families, which model classes it serves.
+    text
+        Content that stands in for the file's: an editor's unsaved buffer, an example. None: what lies at ``path``.
+    stamp
+        When and how large the file was; tells two states of one file apart.
     """
 
     label: str
@@ -46,18 +53,40 @@ class RuleFile:
     name: str
     architectures: tuple[str, ...] = ()
     extends: bool = False
+    text: str | None = None
+    stamp: tuple[int, int] = (0, 0)
 
     def tree(self) -> t.File:
         """Return the parsed file."""
-        return load(self.path, self.label)
+        return load(self.path, self.label) if self.text is None else _parsed(self.text, self.label)
+
+    def source(self) -> str:
+        """Return the file's text."""
+        return self.path.read_text(encoding="utf-8") if self.text is None else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A statement together with the file that it stands in."""
+    """A statement together with the file that it stands in.
+
+    Attributes
+    ----------
+    added
+        For a format that overlays add to: how many of its first and last items each file put there, outermost first.
+    """
 
     item: t.Item
     file: str
+    added: tuple[tuple[int, int, str], ...] = ()
+
+    def file_of(self, position: int) -> str:
+        """Return the file of a format's item."""
+        size = len(self.item.items) if isinstance(self.item, t.Format) else 0
+        for first, last, file in self.added:
+            if position < first or position >= size - last:
+                return file
+            position, size = position - first, size - first - last
+        return self.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +95,6 @@ class Library:
 
     files: tuple[RuleFile, ...]
     shadowed: tuple[RuleFile, ...] = ()
-    _byname: dict[tuple[str, str], RuleFile] = field(default_factory=dict)
 
     def loaders(self) -> list[str]:
         """Names of the known loaders."""
@@ -77,8 +105,12 @@ class Library:
         return [f for f in self.files if f.kind == "family" and not f.extends]
 
     def architectures(self) -> dict[str, RuleFile]:
-        """Model class to family file."""
-        return {a: f for f in self.families() for a in f.architectures}
+        """Model class to family file; the first family that names a class serves it."""
+        out: dict[str, RuleFile] = {}
+        for file in self.families():
+            for name in file.architectures:
+                out.setdefault(name, file)
+        return out
 
     def loader(self, name: str) -> tuple[t.LoaderHead, list[Placed]]:
         """Return a loader's head and statements, overlays first.
@@ -113,16 +145,13 @@ class Library:
 
     def lanes(self) -> list[Placed]:
         """Return the lane statements, overlays first."""
-        out: list[Placed] = []
-        for file in self.files:
-            if file.kind == "lanes":
-                items = [Placed(i, file.label) for i in file.tree().items]
-                out = items + out if file.extends else out + items
-        return out
+        found = next((f for f in self.files if f.kind == "lanes" and not f.extends), None)
+        return self._statements(found) if found is not None else []
 
     def _statements(self, file: RuleFile) -> list[Placed]:
         own = [Placed(i, file.label) for i in file.tree().items]
-        for other in self.files:
+        # The strongest overlay comes first in the list and is laid on last.
+        for other in reversed(self.files):
             if other.extends and other.kind == file.kind and other.name == file.name:
                 own = merge([Placed(i, other.label) for i in other.tree().items], own)
         return own
@@ -132,26 +161,29 @@ class Library:
         """Digest of every file in force."""
         state = hashlib.sha256()
         for file in self.files:
-            state.update(file.label.encode() + b"\0" + file.path.read_bytes())
+            state.update(file.label.encode() + b"\0" + file.source().encode())
         return state.hexdigest()[:16]
 
 
 def merge(over: list[Placed], own: list[Placed]) -> list[Placed]:
-    """Put an overlay's statements before a file's; a format of the same name gets the overlay's items first."""
-    extra = {p.item.name: p for p in over if isinstance(p.item, t.Format)}
-    out: list[Placed] = [p for p in over if not (isinstance(p.item, t.Format) and _has_format(own, p.item.name))]
+    """Lay an overlay's statements over a file's, so that they count first; a format of the same name gets its items."""
+    mine = {p.item.name for p in own if isinstance(p.item, t.Format)}
+    extra = {p.item.name: p for p in over if isinstance(p.item, t.Format) and p.item.name in mine}
+    loose = [p for p in over if not (isinstance(p.item, t.Format) and p.item.name in mine)]
+    out = [p for p in loose if not isinstance(p.item, _LAST_COUNTS)]
     for placed in own:
-        item = placed.item
-        if isinstance(item, t.Format) and item.name in extra:
-            added = extra[item.name].item
-            if isinstance(added, t.Format):
-                item = msgspec.structs.replace(item, items=(*added.items, *item.items))
-        out.append(Placed(item, placed.file))
-    return out
+        added = extra.get(placed.item.name) if isinstance(placed.item, t.Format) else None
+        out.append(placed if added is None else _extended(placed, added))
+    return out + [p for p in loose if isinstance(p.item, _LAST_COUNTS)]
 
 
-def _has_format(items: list[Placed], name: str) -> bool:
-    return any(isinstance(p.item, t.Format) and p.item.name == name for p in items)
+def _extended(own: Placed, over: Placed) -> Placed:
+    if not isinstance(own.item, t.Format) or not isinstance(over.item, t.Format):
+        return own
+    last = tuple(i for i in over.item.items if isinstance(i, _LAST_COUNTS))
+    first = tuple(i for i in over.item.items if not isinstance(i, _LAST_COUNTS))
+    item = msgspec.structs.replace(own.item, items=(*first, *own.item.items, *last))
+    return Placed(item, own.file, ((len(first), len(last), over.file), *own.added))
 
 
 def _scan(path: Path, label: str) -> RuleFile | None:
@@ -166,18 +198,41 @@ def _scan(path: Path, label: str) -> RuleFile | None:
         ) from error
     except UnicodeDecodeError as error:
         raise RuleError("BL105", "the rule file is not UTF-8", place=label, help="save it as UTF-8") from error
-    found = _HEAD.search(text)
-    if found is None:
+    file = read_head(text, path, label)
+    if file is None:
         # Parsing names the mistake better than a guess would.
         load(path, label)
+    return file
+
+
+def read_head(text: str, path: Path, label: str, keep: bool = False) -> RuleFile | None:
+    """Read what a rule file describes from its head, None when it has none; ``keep`` puts the text for the file."""
+    found = _HEAD.search(text)
+    if found is None:
         return None
-    words = found.group(2).replace(",", " ").split()
-    kind, extends = found.group(1), found.group(1) == "extend"
-    if extends:
-        kind, words = (words[0] if words else ""), words[1:]
+    words = _head_words(text[found.start() :])
+    kind, extends = words.pop(0), False
+    if kind == "extend":
+        kind, extends = (words.pop(0) if words else ""), True
     name = words[0] if words and kind != "lanes" else ""
     architectures = tuple(words[2:]) if kind == "family" and len(words) > 2 and words[1] == "for" else ()
-    return RuleFile(label, path, kind, name, architectures, extends)
+    return RuleFile(label, path, kind, name, architectures, extends, text if keep else None)
+
+
+def _head_words(text: str) -> list[str]:
+    """Return the words of the first statement; like every statement it goes on after a comma and before `for`."""
+    words: list[str] = []
+    ended, comma = False, False
+    for piece in pieces(text):
+        if piece.kind == "newline":
+            ended = not comma
+        elif piece.kind != "comment":
+            if ended and piece.text != "for":
+                break
+            ended, comma = False, piece.text == ","
+            if piece.kind == "word":
+                words.append(piece.text)
+    return words
 
 
 def find(folders: tuple[Path, ...] = ()) -> Library:
@@ -213,12 +268,13 @@ def _find(stamps: tuple[tuple[Path, tuple[tuple[str, int, int], ...]], ...]) -> 
     shadowed: list[RuleFile] = []
     taken: set[tuple[str, str]] = set()
     for root, files in stamps:
-        for text, _, _ in files:
+        for text, mtime_ns, size in files:
             path = Path(text)
             label = path.relative_to(root).as_posix() if root == paths.RULES else str(path)
             file = _scan(path, label)
             if file is None:
                 continue
+            file = replace(file, stamp=(mtime_ns, size))
             keys = {(file.kind, file.name)}
             if not file.extends and keys & taken:
                 shadowed.append(file)
@@ -227,6 +283,11 @@ def _find(stamps: tuple[tuple[Path, tuple[tuple[str, int, int], ...]], ...]) -> 
                 taken |= keys
             kept.append(file)
     return Library(tuple(kept), tuple(shadowed))
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str, label: str) -> t.File:
+    return parsing.parse(text, label)
 
 
 @lru_cache(maxsize=1)
