@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from . import gaps
 from . import layout as lay
-from .pack import FloatArray, IntArray, Pack, blend, curve_cells, neighbours
-from .specs import EDGE_CODES, PENALTY, SITE_EDGE, SITE_INTERPOLATED, X_EDGE, X_INTERPOLATED
+from .specs import EDGE_CODES, IN_GAP, PENALTY, SITE_EDGE, SITE_INTERPOLATED, X_EDGE, X_INTERPOLATED, X_LOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-METHODS: Final = ("measured", "x", "site", "x and site", "x edge", "site edge", "penalty", "version")
-NOISE, ALONG_X, SITE, BOTH, EDGE_X, EDGE_SITE, UNALIGNED, VERSION = range(len(METHODS))
+    from .pack import FloatArray, IntArray, Pack
+
+METHODS: Final = ("measured", "gap", "x", "site", "x and site", "x edge", "x low", "site edge", "penalty", "version")
+NOISE, GAP, ALONG_X, SITE, BOTH, EDGE_X, LOW_X, EDGE_SITE, UNALIGNED, VERSION = range(len(METHODS))
 QUANTILES: Final = (0.05, 0.95)
 ENOUGH: Final = 20
 # Where a table cannot tell (too few rows anywhere): half to twice.
@@ -87,13 +89,17 @@ def _combine(one: FloatArray, other: FloatArray) -> FloatArray:
 def annotate(pack: Pack) -> Pack:
     """Add the error table, the alignment penalties and the launch floors to a freshly built pack."""
     found = _Residuals(pack)
+    if pack.guesses is None:
+        raise ValueError("only a freshly built pack can be annotated")
+    _inside(pack, pack.guesses, found)
     for which in (0, 1):
-        _along_x(pack, which, found)
+        _ends_of_x(pack, which, found)
     penalty = np.ones((len(pack.arrays["groups"]), found.regions))
     if pack.spec.outer0 is not None or pack.spec.outer1 is not None:
         unaligned = _Residuals(pack)
         for slab in range(len(pack.slabs)):
-            _across(pack, slab, found)
+            for axis in (0, 1):
+                _end_of_site(pack, slab, axis, found)
             _unaligned(pack, slab, unaligned)
         penalty = _penalties(pack, unaligned, found)
     _versions(pack, found)
@@ -117,12 +123,14 @@ def factors(pack: Pack, slab: IntArray, status: IntArray, x: FloatArray, *, vers
         [
             (status & PENALTY) != 0,
             (status & SITE_EDGE) != 0,
+            (status & X_LOW) != 0,
             (status & X_EDGE) != 0,
+            (status & (IN_GAP | SITE_INTERPOLATED)) == IN_GAP,
             (status & (X_INTERPOLATED | SITE_INTERPOLATED)) == (X_INTERPOLATED | SITE_INTERPOLATED),
             (status & SITE_INTERPOLATED) != 0,
             (status & X_INTERPOLATED) != 0,
         ],
-        [UNALIGNED, EDGE_SITE, EDGE_X, BOTH, SITE, ALONG_X],
+        [UNALIGNED, EDGE_SITE, LOW_X, EDGE_X, GAP, BOTH, SITE, ALONG_X],
         NOISE,
     )
     group = pack.slabs[np.maximum(slab, 0), lay.GROUP]
@@ -135,21 +143,33 @@ def factors(pack: Pack, slab: IntArray, status: IntArray, x: FloatArray, *, vers
     return spread
 
 
-def _along_x(pack: Pack, which: int, found: _Residuals) -> None:
+def _inside(pack: Pack, guesses: FloatArray, found: _Residuals) -> None:
+    """Leave every measured cell out and predict it along x, along a site axis, and as a gap."""
     arrays = pack.arrays
-    cell, slab, start, end = curve_cells(arrays, which)
+    cell = np.flatnonzero(arrays["marks"] == lay.MEASURED)
+    slab = np.searchsorted(pack.slabs[:, lay.VAL_OFF], cell, side="right") - 1
+    row = pack.slabs[slab]
+    x = arrays["axes"][row[:, lay.X_OFF] + (cell - row[:, lay.VAL_OFF]) % row[:, lay.X_N]]
+    y, group = arrays["values"][cell], row[:, lay.GROUP]
+    found.add(ALONG_X, group, x, y / guesses[gaps.ALONG_X, cell])
+    found.add(GAP, group, x, y / gaps.combined(guesses[:, cell]))
+    for axis in (gaps.ALONG_A0, gaps.ALONG_A1):
+        found.add(SITE, group, x, y / guesses[axis, cell])
+
+
+def _ends_of_x(pack: Pack, which: int, found: _Residuals) -> None:
+    """Predict the last sample of every curve from the two before it, and the first from the second."""
+    arrays = pack.arrays
+    cell, slab, start, end = gaps.curve_cells(arrays, which)
     if not len(cell):
         return
     slabs = arrays["slabs"]
     x = arrays["axes"][slabs[slab, lay.X_OFF] + (cell - slabs[slab, lay.VAL_OFF]) % slabs[slab, lay.X_N]]
     known = arrays["marks"][cell] == lay.MEASURED
     y = arrays["values"][cell]
-    before, after = neighbours(known, start, end)
-    inner = np.flatnonzero(known & (before >= 0) & (after >= 0))
-    left, right = before[inner], after[inner]
-    t = (x[inner] - x[left]) / (x[right] - x[left])
-    guess = blend(y[left], y[right], t, slabs[slab[inner], lay.TRANSFORM] == 1)
-    found.add(ALONG_X, slabs[slab[inner], lay.GROUP], x[inner], y[inner] / guess)
+    before, after = gaps.neighbours(known, start, end)
+    first = np.flatnonzero(known & (before < 0) & (after >= 0))
+    found.add(LOW_X, slabs[slab[first], lay.GROUP], x[first], y[first] / y[after[first]])
     last = np.flatnonzero(known & (before >= 0) & (after < 0))
     last = last[before[before[last]] >= 0]
     one, two = before[last], before[before[last]]
@@ -161,53 +181,23 @@ def _along_x(pack: Pack, which: int, found: _Residuals) -> None:
     found.add(EDGE_X, slabs[slab[last], lay.GROUP], x[last], y[last] / guess)
 
 
-def _blocks(pack: Pack, slab: int) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
+def _end_of_site(pack: Pack, slab: int, axis: int, found: _Residuals) -> None:
+    """Predict the last site on an outer axis from the one or two before it."""
     row = pack.slabs[slab]
-    shape = (int(row[lay.A0_N]), int(row[lay.A1_N]), int(row[lay.X_N]))
-    values = pack.arrays["values"][pack.cells(slab)].reshape(shape)
-    known = (pack.arrays["marks"][pack.cells(slab)] == lay.MEASURED).reshape(shape)
-    return np.where(known, values, np.nan), values, [pack.axis(slab, number) for number in range(3)]
-
-
-def _lines(values: FloatArray, axis: int) -> tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]:
-    """Lay a block out along one axis: values, position on it, and the start and end of each line, with the x index."""
-    moved = np.moveaxis(values, axis, -1)
-    size = moved.shape[-1]
-    flat = moved.reshape(-1)
-    index = np.arange(len(flat))
-    start = index - index % size
-    return flat, index % size, start, start + size - 1, (index // size) % values.shape[2]
-
-
-def _across(pack: Pack, slab: int, found: _Residuals) -> None:
-    """Leave a site out and predict it from its neighbours on one outer axis, inside and at the end."""
-    row = pack.slabs[slab]
-    values, _, axes = _blocks(pack, slab)
-    aligned = values.copy()
-    aligned[axes[0] % int(row[lay.ALIGN0]) != 0] = np.nan
-    for axis, high in ((0, int(row[lay.A0_HIGH])), (1, int(row[lay.A1_HIGH]))):
-        if aligned.shape[axis] < 3:
-            continue
-        y, place, start, end, ix = _lines(aligned, axis)
-        known = ~np.isnan(y)
-        before, after = neighbours(known, start, end)
-        x, coordinate = axes[2][ix], axes[axis][place]
-        inner = np.flatnonzero(known & (before >= 0) & (after >= 0))
-        left, right = before[inner], after[inner]
-        t = (coordinate[inner] - coordinate[left]) / (coordinate[right] - coordinate[left])
-        guess = y[left] + t * (y[right] - y[left])
-        group = np.full(len(y), int(row[lay.GROUP]))
-        found.add(SITE, group[inner], x[inner], y[inner] / guess)
-        last = np.flatnonzero(known & (before >= 0) & (after < 0))
-        if high == EDGE_CODES["last_slope"]:
-            last = last[before[before[last]] >= 0]
-            one, two = before[last], before[before[last]]
-            slope = (y[one] - y[two]) / (coordinate[one] - coordinate[two])
-            guess = y[one] + slope * (coordinate[last] - coordinate[one])
-        else:
-            one = before[last]
-            guess = y[one] * coordinate[last] / coordinate[one]
-        found.add(EDGE_SITE, group[last], x[last], y[last] / guess)
+    if int(row[2 * axis + 1]) < 3:
+        return
+    cell, at, start, end, known = gaps.lines(pack.arrays, row, axis)
+    y = pack.arrays["values"][cell]
+    before, after = gaps.neighbours(known, start, end)
+    last = np.flatnonzero(known & (before >= 0) & (after < 0))
+    if int(row[(lay.A0_HIGH, lay.A1_HIGH)[axis]]) == EDGE_CODES["last_slope"]:
+        last = last[before[before[last]] >= 0]
+        one, two = before[last], before[before[last]]
+        guess = y[one] + (y[one] - y[two]) / (at[one] - at[two]) * (at[last] - at[one])
+    else:
+        guess = y[before[last]] * at[last] / at[before[last]]
+    x = pack.axis(slab, 2)[(cell[last] - int(row[lay.VAL_OFF])) % int(row[lay.X_N])]
+    found.add(EDGE_SITE, np.full(len(last), int(row[lay.GROUP])), x, y[last] / guess)
 
 
 def _unaligned(pack: Pack, slab: int, found: _Residuals) -> None:
@@ -215,18 +205,15 @@ def _unaligned(pack: Pack, slab: int, found: _Residuals) -> None:
     row = pack.slabs[slab]
     if int(row[lay.ALIGN0]) == 1:
         return
-    values, _, axes = _blocks(pack, slab)
-    odd = axes[0] % int(row[lay.ALIGN0]) != 0
-    y, place, start, end, ix = _lines(values, 0)
-    known = ~np.isnan(y) & ~odd[place]
-    before, after = neighbours(known, start, end)
-    at = np.flatnonzero(odd[place] & ~np.isnan(y) & (before >= 0) & (after >= 0))
+    cell, n, start, end, known = gaps.lines(pack.arrays, row, 0)
+    y = pack.arrays["values"][cell]
+    before, after = gaps.neighbours(known, start, end)
+    odd = (n % int(row[lay.ALIGN0]) != 0) & (pack.arrays["marks"][cell] == lay.MEASURED)
+    at = np.flatnonzero(odd & (before >= 0) & (after >= 0))
     left, right = before[at], after[at]
-    coordinate = axes[0][place]
-    guess = y[left] + (coordinate[at] - coordinate[left]) / (coordinate[right] - coordinate[left]) * (
-        y[right] - y[left]
-    )
-    found.add(UNALIGNED, np.full(len(at), int(row[lay.GROUP])), axes[2][ix[at]], y[at] / guess)
+    guess = y[left] + (n[at] - n[left]) / (n[right] - n[left]) * (y[right] - y[left])
+    x = pack.axis(slab, 2)[(cell[at] - int(row[lay.VAL_OFF])) % int(row[lay.X_N])]
+    found.add(UNALIGNED, np.full(len(at), int(row[lay.GROUP])), x, y[at] / guess)
 
 
 def _penalties(pack: Pack, seen: _Residuals, found: _Residuals) -> FloatArray:
@@ -250,6 +237,8 @@ def _penalties(pack: Pack, seen: _Residuals, found: _Residuals) -> FloatArray:
                 part = values[mine & (pool[bins // found.regions] == key)]
                 if len(part) >= ENOUGH:
                     out[pool == key, region] = np.exp(np.median(part))
+    for region in range(1, found.regions):  # too few samples: as in the region before
+        out[:, region] = np.where(out[:, region] == 1.0, out[:, region - 1], out[:, region])
     expected = np.log(out[bins // found.regions, bins % found.regions])
     found.parts.setdefault(UNALIGNED, []).append((bins, values - expected))
     return out

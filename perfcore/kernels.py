@@ -52,6 +52,8 @@ SITE_EDGE: Final = 8
 PENALTY: Final = 16
 FLOORED: Final = 32
 MISSING: Final = 64
+IN_GAP: Final = 128
+X_LOW: Final = 256
 HOLD_EFFICIENCY: Final = 1
 LAST_SLOPE: Final = 2
 POWER_SLOPE: Final = 3
@@ -79,8 +81,8 @@ PREFILL: Final = 0
 
 # Callees first. Inlined are those with a single call site.
 _ORDER: Final = (
-    "_first", "_member", "_form", "_roof_rows", "_roof", "_beyond", "_curve", "_columns", "_members", "_point", "_clock",
-    "_ints", "_table", "_floats", "_matrix", "_ops", "_sum", "lookup", "run", "total",
+    "_first", "_member", "_form", "_roof_rows", "_roof", "_beyond", "_curve", "_columns", "_members", "_point",
+    "_clock", "_ints", "_table", "_floats", "_matrix", "_ops", "_sum", "lookup", "run", "total",
 )  # fmt: skip
 _INLINED: Final = frozenset({
     "_first", "_member", "_curve", "_columns", "_members", "_point", "_ints", "_table", "_floats", "_matrix",
@@ -227,9 +229,9 @@ def _curve(
     at = curve[start + place]
     x1, y1 = axes[base + at], values[cell + at]
     if x1 == x:
-        return y1, 0 if marks[cell + at] == MEASURED else X_INTERPOLATED
+        return y1, 0 if marks[cell + at] == MEASURED else X_INTERPOLATED | IN_GAP
     if place == low:
-        return y1, X_EDGE
+        return y1, X_EDGE | X_LOW
     left = curve[start + place - 1]
     x0, y0 = axes[base + left], values[cell + left]
     part = (x - x0) / (x1 - x0)

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import MissingDataError
+from . import gaps
 from . import layout as lay
-from .specs import EDGE_CODES, TRANSFORM_CODES, Axis, TableSpec
+from .specs import EDGE_CODES, ORIGIN, TRANSFORM_CODES, Axis, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +78,8 @@ class Pack:
         Flat arrays, see :mod:`bitlane.perfcore.layout`. ``values`` are milliseconds.
     notes
         What the packer noticed: number of rows, duplicate keys.
+    guesses
+        Of a freshly built pack: what the neighbours of every cell say of it (:func:`bitlane.perfcore.gaps.estimates`).
     """
 
     spec: TableSpec
@@ -84,6 +87,7 @@ class Pack:
     kernels: list[str]
     arrays: dict[str, npt.NDArray[Any]]
     notes: dict[str, Any] = field(default_factory=dict)
+    guesses: FloatArray | None = field(default=None, repr=False)
     _lookup: dict[str, dict[str | int, int]] = field(default_factory=dict, repr=False)
     _checked: set[int] = field(default_factory=set, repr=False)
 
@@ -208,7 +212,7 @@ def build(spec: TableSpec, columns: Columns) -> Pack:
         "keys": keys, "key_ids": ids, "slabs": slabs, "axes": axes, "values": values, "marks": marks,
         "kernel": kernel, "curve": curve, "groups": groups,
     }  # fmt: skip
-    arrays["sites"] = _fill(arrays)
+    gaps.fill(arrays, guesses := gaps.estimates(arrays))
     arrays |= _columns(arrays)
     # The smallest a0 of a complete column, where a kernel does the least work.
     first_column = slabs[:, lay.COL_OFF] + arrays["full"][slabs[:, lay.FULL_OFF]]
@@ -220,7 +224,7 @@ def build(spec: TableSpec, columns: Columns) -> Pack:
         "rows": int((marks == lay.MEASURED).sum()),
         "duplicates": len(latency) - int((marks == lay.MEASURED).sum()),
     }
-    return Pack(spec, vocab, kernels, arrays, notes)
+    return Pack(spec, vocab, kernels, arrays, notes, guesses)
 
 
 def _encode(spec: TableSpec, columns: Columns) -> tuple[dict[str, list[str | int]], dict[str, IntArray]]:
@@ -275,7 +279,7 @@ def _rules(
     spec: TableSpec, vocab: Mapping[str, list[str | int]], keys: npt.NDArray[np.int32], slabs: IntArray
 ) -> npt.NDArray[np.int32]:
     """Write the declared rules into every slab row; return the key codes of every group (origin x lane)."""
-    wanted = [spec.keys.index(c) for c in ("system", "backend", "backend_version", spec.lane) if c and c in spec.keys]
+    wanted = [spec.keys.index(c) for c in (*ORIGIN, spec.lane, *spec.split_by) if c]
     groups, member = np.unique(keys[:, wanted], axis=0, return_inverse=True)
     slabs[:, lay.GROUP] = member.reshape(-1)
     for number, column in ((0, lay.A0_HIGH), (1, lay.A1_HIGH), (2, lay.X_HIGH)):
@@ -331,88 +335,6 @@ def _curves(slabs: IntArray, axes: FloatArray) -> npt.NDArray[np.int32]:
             parts.append(part)
             base += len(part)
     return np.concatenate(parts).astype(np.int32)
-
-
-def curve_cells(arrays: Mapping[str, npt.NDArray[Any]], which: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Walk every site's curve.
-
-    Parameters
-    ----------
-    arrays
-        A pack's arrays.
-    which
-        0 or 1: the first or the second curve.
-
-    Returns
-    -------
-    tuple
-        Cell number, slab number, first and last list position of the curve, all along the concatenated curves.
-    """
-    slabs = arrays["slabs"]
-    offset, count = slabs[:, (lay.CLS0_OFF, lay.CLS1_OFF)[which]], slabs[:, (lay.CLS0_N, lay.CLS1_N)[which]]
-    sites = slabs[:, lay.A0_N] * slabs[:, lay.A1_N]
-    slab_of_site = np.repeat(np.arange(len(slabs)), sites)
-    length = count[slab_of_site]
-    slab = np.repeat(slab_of_site, length)
-    end = np.cumsum(length)
-    start = np.repeat(end - length, length)
-    within = np.arange(len(slab)) - start
-    site = np.repeat(np.arange(len(slab_of_site)) - slabs[slab_of_site, lay.SITE_OFF], length)
-    cell = slabs[slab, lay.VAL_OFF] + site * slabs[slab, lay.X_N] + arrays["curve"][offset[slab] + within]
-    return cell, slab, start, np.repeat(end - 1, length)
-
-
-def neighbours(known: npt.NDArray[np.bool_], start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the nearest known list position before and after each one (itself excluded), -1 where there is none."""
-    index = np.arange(len(known))
-    before = np.maximum.accumulate(np.where(known, index, -1))
-    before = np.concatenate(([-1], before[:-1])) if len(before) else before
-    after = np.minimum.accumulate(np.where(known, index, len(known))[::-1])[::-1]
-    after = np.concatenate((after[1:], [len(known)])) if len(after) else after
-    return np.where(before >= start, before, -1), np.where(after <= end, after, -1)
-
-
-def blend(y0: FloatArray, y1: FloatArray, t: FloatArray, root: npt.NDArray[np.bool_]) -> FloatArray:
-    """Interpolate latency, or its square root where `root`."""
-    line = y0 + t * (y1 - y0)
-    r0, r1 = np.sqrt(y0), np.sqrt(y1)
-    curve = r0 + t * (r1 - r0)
-    return np.where(root, curve * curve, line)
-
-
-def _fill(arrays: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
-    """Fill the gaps inside each curve from their measured neighbours; note where each curve begins and ends."""
-    slabs, values, marks = arrays["slabs"], arrays["values"], arrays["marks"]
-    total = int((slabs[:, lay.A0_N] * slabs[:, lay.A1_N]).sum())
-    sites = np.zeros((total, lay.SITE_COLUMNS), np.int32)
-    sites[:, (lay.LO0, lay.LO1)] = 1
-    for which, (low, high) in enumerate(((lay.LO0, lay.HI0), (lay.LO1, lay.HI1))):
-        cell, slab, start, end = curve_cells(arrays, which)
-        if not len(cell):
-            continue
-        known = marks[cell] != lay.ABSENT
-        before, after = neighbours(known, start, end)
-        gap = ~known & (before >= 0) & (after >= 0)
-        left, right = cell[before[gap]], cell[after[gap]]
-        x = _x(arrays, slab[gap])
-        t = (x(cell[gap]) - x(left)) / (x(right) - x(left))
-        values[cell[gap]] = blend(values[left], values[right], t, slabs[slab[gap], lay.TRANSFORM] == 1)
-        marks[cell[gap]] = lay.FILLED
-        known |= gap
-        site = (cell - slabs[slab, lay.VAL_OFF]) // slabs[slab, lay.X_N] + slabs[slab, lay.SITE_OFF]
-        within = np.arange(len(cell)) - start
-        lo = np.full(total, np.iinfo(np.int32).max, np.int64)
-        hi = np.full(total, -1, np.int64)
-        np.minimum.at(lo, site[known], within[known])
-        np.maximum.at(hi, site[known], within[known])
-        sites[:, low] = np.where(hi >= 0, lo, 1)
-        sites[:, high] = np.where(hi >= 0, hi, 0)
-    return sites
-
-
-def _x(arrays: Mapping[str, npt.NDArray[Any]], slab: IntArray) -> Any:
-    rows = arrays["slabs"][slab]
-    return lambda cell: arrays["axes"][rows[:, lay.X_OFF] + (cell - rows[:, lay.VAL_OFF]) % rows[:, lay.X_N]]
 
 
 def _columns(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[np.int32]]:

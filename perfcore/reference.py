@@ -10,9 +10,10 @@ import numpy as np
 
 from . import layout as lay
 from . import sol
-from .pack import NO_KERNEL, FloatArray, IntArray, Pack, blend
+from .gaps import blend
+from .pack import NO_KERNEL, FloatArray, IntArray, Pack
 from .sites import select
-from .specs import EDGE_CODES, FLOORED, MISSING, PENALTY, SITE_EDGE, X_EDGE, X_INTERPOLATED
+from .specs import EDGE_CODES, FLOORED, IN_GAP, MISSING, PENALTY, SITE_EDGE, X_EDGE, X_INTERPOLATED, X_LOW
 
 Roofline = Callable[[int], list[sol.Row]]
 
@@ -150,7 +151,7 @@ def _list(
     place = np.minimum(np.searchsorted(xs, x, side="left"), len(xs) - 1)
     exact = xs[place] == x
     status = np.where(
-        exact, np.where(pack.arrays["marks"][cells[place]] == lay.MEASURED, 0, X_INTERPOLATED), X_INTERPOLATED
+        exact, np.where(pack.arrays["marks"][cells[place]] == lay.MEASURED, 0, X_INTERPOLATED | IN_GAP), X_INTERPOLATED
     )
     kernel = np.where(status == 0, pack.arrays["kernel"][cells[place]].astype(np.int64), NO_KERNEL)
     left = np.maximum(place - 1, 0)
@@ -162,7 +163,8 @@ def _list(
     y = np.where(below, ys[0], y)
     if above.any():
         y = np.where(above, _beyond(row, xs, ys, x, lambda q: roof(roofline(slab), a0, a1, q)), y)
-    return y, np.where(below | above, X_EDGE, status), np.where(below | above, NO_KERNEL, kernel)
+    status = np.where(above, X_EDGE, np.where(below, X_EDGE | X_LOW, status))
+    return y, status, np.where(below | above, NO_KERNEL, kernel)
 
 
 def _beyond(

@@ -27,6 +27,8 @@ SITE_EDGE: Final = 8
 PENALTY: Final = 16
 FLOORED: Final = 32
 MISSING: Final = 64
+X_LOW: Final = 256  # with X_EDGE: below the first sample
+IN_GAP: Final = 128  # on the grid, but not measured: filled from all its neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class TableSpec:
         Slabs whose curve is interpolated in sqrt(latency): key column -> value.
     redundant
         Columns that follow from others; accepted in queries and ignored.
+    split_by
+        Key columns beyond origin and lane by which error statistics are kept apart.
     regions
         Upper bounds along x that separate the regions of the error statistics.
     """
@@ -98,6 +102,7 @@ class TableSpec:
     sqrt_where: Mapping[str, int] | None = None
     split: Split | None = None
     redundant: tuple[str, ...] = ()
+    split_by: tuple[str, ...] = ()
     regions: tuple[float, ...] = (32.0, 512.0)
 
     @property
@@ -199,6 +204,7 @@ _SPECS: Final = (
         outer1=Axis("batch_size", high="last_slope"),
         x=Axis("seq_len_tokens", high="last_slope"),
         redundant=("model_name", "num_tokens"),
+        split_by=("kernel_source",),
         regions=(32.0, 512.0),
     ),
     TableSpec(
@@ -220,6 +226,7 @@ _SPECS: Final = (
         outer1=Axis("batch_size", high="last_slope"),
         x=Axis("seq_len_tokens", high="last_slope"),
         redundant=("model_name", "num_tokens"),
+        split_by=("kernel_source",),
         regions=(32.0, 512.0),
     ),
     TableSpec(
@@ -239,6 +246,7 @@ _SPECS: Final = (
             "num_sms",
         ),
         x=Axis("num_tokens_per_rank", high="last_slope"),
+        split_by=("comm_backend", "phase"),
         regions=(128.0, 2048.0),
     ),
     TableSpec(
@@ -247,6 +255,7 @@ _SPECS: Final = (
         "dtype",
         (*ORIGIN, "collective", "dtype", "launch_mode", "num_gpus"),
         x=Axis("message_elements", high="last_slope"),
+        split_by=("launch_mode",),
         regions=(65536.0, 4194304.0),
     ),
     TableSpec(

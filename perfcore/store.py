@@ -105,7 +105,7 @@ def code_digest(*modules: str) -> str:
 
 def _digest(spec: TableSpec, files: Iterable[Path]) -> str:
     """Name the content and everything that shapes the packed form."""
-    whole = hashlib.sha256((code_digest("layout", "specs", "pack", "bands") + spec.name).encode())
+    whole = hashlib.sha256((code_digest("layout", "specs", "pack", "gaps", "bands") + spec.name).encode())
     for path in files:
         with path.open("rb") as file:
             whole.update(hashlib.file_digest(file, "sha256").digest())
