@@ -1,37 +1,16 @@
-"""Version ranges: ``since`` includes its version, ``until`` does not."""
+"""Versions of loaders: ``vllm@0.31.0``, and which ones a rule file describes."""
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..grammar.ranges import holds, key, padded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..grammar import tree as t
-
-
-@lru_cache(maxsize=1024)
-def key(version: str) -> tuple[int, ...]:
-    """Return a sort key; a branch such as ``main-008e0af`` sorts after every release."""
-    numbers = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(int(n) for n in numbers.group().split(".")) if numbers else (1 << 30,)
-
-
-def padded(version: str) -> tuple[int, ...]:
-    """Return the key padded to four numbers, so that ``0.30`` equals ``0.30.0``."""
-    return (*key(version), 0, 0, 0, 0)[:4]
-
-
-def holds(statement: t.Statement, version: str) -> bool:
-    """Return whether a statement is in force in ``version``."""
-    here = padded(version)
-    if statement.since is not None and here < padded(statement.since):
-        return False
-    return statement.until is None or here < padded(statement.until)
+__all__ = ["holds", "key", "known_version", "padded", "split_loader"]
 
 
 def split_loader(text: str) -> tuple[str, str]:
