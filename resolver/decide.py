@@ -11,9 +11,9 @@ from ..grammar import tree as t
 from .answers import UNQUANTIZED, Answer, Hit, RefusalError, Tried, activations, said, shown
 from .declarations import Declarations, evidence_at, locate
 from .entries import Entries, ancestors
-from .expressions import ABSENT, Scope, evaluate, names_used
+from .expressions import ABSENT, Scope, evaluate
 from .experts import named_experts
-from .loader import MODULE_NAMES, Reading, Rule
+from .loader import Reading, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,11 +36,16 @@ class Chooser:
     reading: Reading
     declared: Declarations
     packed: Mapping[str, tuple[str, ...]]
+    _volatile: frozenset[int] = field(init=False, default=frozenset())
     _static: dict[int, bool | None] = field(default_factory=dict)
     _named: dict[int, Entries] = field(default_factory=dict)
     _texts: dict[int, str] = field(default_factory=dict)
     _rows: dict[tuple[str, str], t.Scheme | None] = field(default_factory=dict)
     matched: set[tuple[str, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.reading.format is not None:
+            self._volatile = self.reading.format.volatile
 
     # --- the chain ----------------------------------------------------------
 
@@ -139,7 +144,7 @@ class Chooser:
         key = id(when)
         known = self._static.get(key, _UNSEEN)
         if known is _UNSEEN:
-            volatile = bool(names_used(when, self.reading.scope.lets) & MODULE_NAMES)
+            volatile = key in self._volatile
             known = self._static[key] = None if volatile else bool(evaluate(when, self.reading.scope))
         return bool(evaluate(when, self.reading.scope)) if known is None else known
 
@@ -200,6 +205,9 @@ class Chooser:
                 return self._shards(module, self.packed)
             case "shard0":
                 return self._shards(module, self.packed)[:1]
+            case "tail_shards":
+                tail = next((f for f in self.packed if module.path.endswith(f)), None)
+                return [module.path.replace(tail, s) for s in self.packed[tail]] if tail is not None else []
             case "builtin":
                 return self._shards(module, self.reading.loader.builtin)
             case "checkpoint":
@@ -221,7 +229,7 @@ class Chooser:
                 raise CheckpointError(
                     "BL110",
                     f"unknown target `{on}`",
-                    help="path, spellings, name, shards, shard0, builtin, checkpoint, checkpoint0, parent, ancestors, "
+                    help="path, spellings, name, shards, tail_shards, shard0, builtin, checkpoint, checkpoint0, parent, ancestors, "
                     "parts, expert0 or class",
                 )
 
@@ -234,7 +242,9 @@ class Chooser:
         """Look up each name under every pattern kind; the entry that comes first in the list counts."""
         out = []
         for name in names:
-            found = [p for p in (entries.find(kind, name, match.containing, match.ending) for kind in match.by) if p >= 0]
+            found = [
+                p for p in (entries.find(kind, name, match.containing, match.ending) for kind in match.by) if p >= 0
+            ]
             out.append(Hit([min(found)] if found else [], (name,)))
         return out
 
@@ -331,9 +341,7 @@ class Chooser:
             rule, module, words[0], evidence, f"`{self.declared.listing.texts[positions[0]]}` is {words[0]}"
         ), ""
 
-    def _experts(
-        self, rule: Rule, module: Module, entries: Entries, at: Sequence[str], names: list[str]
-    ) -> list[Hit]:
+    def _experts(self, rule: Rule, module: Module, entries: Entries, at: Sequence[str], names: list[str]) -> list[Hit]:
         """Entries below an experts module, under the first spelling that has some; all experts must be named alike."""
         for name in names:
             positions, complaint = named_experts(entries, name, module.attributes.get("count", 0))
@@ -345,9 +353,15 @@ class Chooser:
         return [Hit([], tuple(names))]
 
     def _listed(self, match: t.Match, name: str) -> Hit:
-        """Search the listing under every spelling of a name; the first spelling that hits counts."""
-        spelled = self.reading.loader.spellings(name)
+        """Search the listing under every spelling of a name; the first spelling that hits counts.
+
+        A parent has no other spelling; `listed_agree` hears every spelling.
+        """
+        spelled = self.reading.loader.spellings(name) if match.on != ("parent",) else (name,)
         entries = self.declared.listing
+        if match.quantifier == "listed_agree":
+            every = [entries.find(k, s, match.containing, match.ending) for k in match.by for s in spelled]
+            return Hit([p for p in every if p >= 0], spelled)
         for kind in match.by:
             for spelling in spelled:
                 if kind == "descendant":
@@ -468,7 +482,7 @@ class Chooser:
             if row.kinds and kind not in row.kinds:
                 continue
             if row.when is not None:
-                static = static and not names_used(row.when, scope.lets) & MODULE_NAMES - {"target", "kind"}
+                static = static and id(row.when) not in self._volatile
                 if not evaluate(row.when, scope):
                     continue
             found = row

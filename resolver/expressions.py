@@ -54,10 +54,22 @@ class Scope:
     roots
         Dictionaries reached by their first name (``config``).
     lets
-        Named expressions; evaluated on first use, memoised unless they depend on a variable in ``volatile``.
+        Named expressions; evaluated on first use, memoised unless they depend on a variable in ``volatile``
+        (``volatile_lets`` says which do, where that is known).
     """
 
-    __slots__ = ("_busy", "_memo", "base", "fallbacks", "lets", "place", "roots", "values", "volatile")
+    __slots__ = (
+        "_busy",
+        "_memo",
+        "_volatile_lets",
+        "base",
+        "fallbacks",
+        "lets",
+        "place",
+        "roots",
+        "values",
+        "volatile",
+    )
 
     def __init__(
         self,
@@ -66,6 +78,7 @@ class Scope:
         lets: Mapping[str, t.Expr] | None = None,
         place: str = "config.json",
         volatile: frozenset[str] = frozenset(),
+        volatile_lets: frozenset[str] | None = None,
     ) -> None:
         self.base = base
         self.roots = dict(roots or {})
@@ -75,6 +88,9 @@ class Scope:
         self.volatile = volatile
         self._memo: dict[str, Any] = {}
         self._busy: set[str] = set()
+        self._volatile_lets: dict[str, bool] = (
+            {} if volatile_lets is None else {n: n in volatile_lets for n in self.lets}
+        )
 
     def lookup(self, path: str) -> Any:
         """Return the value of a dotted name, :data:`ABSENT` when there is none."""
@@ -99,9 +115,18 @@ class Scope:
             value = evaluate(self.lets[name], self)
         finally:
             self._busy.discard(name)
-        if not self.volatile or not (self.volatile & names_used(self.lets[name], self.lets)):
+        if not self._changes(name):
             self._memo[name] = value
         return value
+
+    def _changes(self, name: str) -> bool:
+        """Whether a `let` depends on a variable that changes from question to question."""
+        if not self.volatile:
+            return False
+        known = self._volatile_lets.get(name)
+        if known is None:
+            known = self._volatile_lets[name] = bool(self.volatile & names_used(self.lets[name], self.lets))
+        return known
 
 
 def descend(value: Any, path: str) -> Any:
@@ -283,10 +308,11 @@ def _select(collection: Any, key: Any, *words: Any) -> list[Any]:
 
 
 def _kinds(collection: Any, key: Any = None) -> list[str]:
-    """The type words that occur among the members, or among their values of ``key``; members that are no objects are odd."""
+    """The type words among the members, or among their values of ``key``; a member that is no object is odd."""
+    members = _values(collection)
     if key is None:
-        return sorted({_TYPES.get(type(m), "odd") for m in _values(collection)})
-    return sorted({_TYPES.get(type(m.get(key, ABSENT)), "odd") if isinstance(m, dict) else "odd" for m in _values(collection)})
+        return sorted({_TYPES.get(type(m), "odd") for m in members})
+    return sorted({_TYPES.get(type(m.get(key, ABSENT)), "odd") if isinstance(m, dict) else "odd" for m in members})
 
 
 def _multiples(values: Any, step: Any) -> bool:
@@ -382,14 +408,17 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-def names_used(node: t.Expr, lets: Mapping[str, t.Expr], seen: frozenset[str] = frozenset()) -> frozenset[str]:
+def names_used(node: t.Expr, lets: Mapping[str, t.Expr]) -> frozenset[str]:
     """Return the first names of every reference in an expression, through ``let`` names."""
     out: set[str] = set()
-    for ref in references(node):
-        head = ref.path.partition(".")[0]
-        out.add(head)
-        if head in lets and head not in seen:
-            out |= names_used(lets[head], lets, seen | {head})
+    todo = [node]
+    while todo:
+        for ref in references(todo.pop()):
+            head = ref.path.partition(".")[0]
+            if head not in out:
+                out.add(head)
+                if head in lets:
+                    todo.append(lets[head])
     return frozenset(out)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +11,7 @@ from ..errors import CheckpointError, RuleError
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from .checkpoint import QUANT_FILES, Checkpoint
-from .expressions import ABSENT, Scope, descend, evaluate
+from .expressions import ABSENT, Scope, descend, evaluate, names_used
 from .metadata import pointer
 from .versions import holds, known_version
 
@@ -37,7 +37,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class LoaderFormat:
-    """One metadata format as a loader reads it."""
+    """One metadata format as a loader reads it.
+
+    Attributes
+    ----------
+    volatile_lets, volatile
+        Names of the `let` statements, and identities of the conditions, whose value changes from module to module.
+    """
 
     name: str
     when: t.Expr | None
@@ -52,6 +58,8 @@ class LoaderFormat:
     rules: tuple[Rule, ...]
     dropped_groups: tuple[t.Leave, ...] = ()
     group_checks: tuple[tuple[t.Refuse, str], ...] = ()
+    volatile_lets: frozenset[str] = frozenset()
+    volatile: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,13 @@ class Loader:
 def _alias(alias: t.Alias, path: str) -> str | None:
     if alias.path.startswith("*"):
         tail = alias.path[1:]
-        return path[: -len(tail)] + alias.other[1:] if path.endswith(tail) and alias.other.startswith("*") else alias.other if path.endswith(tail) else None
+        return (
+            path[: -len(tail)] + alias.other[1:]
+            if path.endswith(tail) and alias.other.startswith("*")
+            else alias.other
+            if path.endswith(tail)
+            else None
+        )
     return alias.other + path[len(alias.path) :] if path.startswith(alias.path) else None
 
 
@@ -127,12 +141,13 @@ def _compiled(files: tuple[RuleFile, ...], name: str, version: str, holder: _Hol
     alive = [p for p in placed if not isinstance(p.item, t.Statement) or holds(p.item, version)]
     chains = {p.item.name: (p.item, p.file) for p in alive if isinstance(p.item, t.Chain)}
     items = [p.item for p in alive]
-    formats = tuple(_format(p.item, p, version, chains) for p in alive if isinstance(p.item, t.Format))
+    lets = {i.name: i.value for i in items if isinstance(i, t.Let)}
+    formats = tuple(_marked(_format(p.item, p, version, chains), lets) for p in alive if isinstance(p.item, t.Format))
     return Loader(
         name,
         version,
         tuple(i for i in items if isinstance(i, t.Read)),
-        {i.name: i.value for i in items if isinstance(i, t.Let)},
+        lets,
         tuple((p.item, p.file) for p in alive if isinstance(p.item, (t.Refuse, t.Report))),
         formats,
         {i.name: i.shards for i in items if isinstance(i, t.Builtin)},
@@ -141,7 +156,9 @@ def _compiled(files: tuple[RuleFile, ...], name: str, version: str, holder: _Hol
 
 
 def _format(node: t.Format, placed: Placed, version: str, chains: Mapping[str, tuple[t.Chain, str]]) -> LoaderFormat:
-    kept = [(i, placed.file_of(n)) for n, i in enumerate(node.items) if not isinstance(i, t.Statement) or holds(i, version)]
+    kept = [
+        (i, placed.file_of(n)) for n, i in enumerate(node.items) if not isinstance(i, t.Statement) or holds(i, version)
+    ]
     items = [i for i, _ in kept]
     rules: list[Rule] = []
     checks: list[tuple[t.Refuse | t.Report, str]] = []
@@ -156,7 +173,9 @@ def _format(node: t.Format, placed: Placed, version: str, chains: Mapping[str, t
             dropped.append(item)
         elif isinstance(item, t.Refuse) and item.kinds == ("groups",):
             group_checks.append((item, file))
-        elif isinstance(item, (t.Leave, t.Exclude, t.Take, t.Default)) or (isinstance(item, t.Refuse) and (item.kinds or _about_module(item.when))):
+        elif isinstance(item, (t.Leave, t.Exclude, t.Take, t.Default)) or (
+            isinstance(item, t.Refuse) and (item.kinds or _about_module(item.when))
+        ):
             rules.append(Rule(item, file))
         elif isinstance(item, (t.Refuse, t.Report)):
             checks.append((item, file))
@@ -177,20 +196,71 @@ def _format(node: t.Format, placed: Placed, version: str, chains: Mapping[str, t
     )
 
 
-MODULE_NAMES: Final = frozenset({"path", "name", "kind", "class", "fused", "layer", "part", "stack", "shape_out", "shape_in", "outs", "expert_hidden", "expert_inter", "target"})
+MODULE_NAMES: Final = frozenset(
+    {
+        "path",
+        "name",
+        "kind",
+        "class",
+        "fused",
+        "layer",
+        "part",
+        "stack",
+        "shape_out",
+        "shape_in",
+        "outs",
+        "expert_hidden",
+        "expert_inter",
+        "target",
+    }
+)
+
+
+# A scheme is remembered per target and kind, so these two do not make its condition change.
+_SCHEME_NAMES: Final = MODULE_NAMES - {"target", "kind"}
+
+
+def _marked(found: LoaderFormat, outer: Mapping[str, t.Expr]) -> LoaderFormat:
+    """Note which `let` statements and conditions have to be evaluated anew for each module."""
+    lets = {**outer, **found.lets}
+    uses = {name: names_used(value, lets) for name, value in lets.items()}
+    changing = frozenset(n for n, used in uses.items() if used & MODULE_NAMES)
+    for_schemes = frozenset(n for n, used in uses.items() if used & _SCHEME_NAMES)
+    volatile: set[int] = set()
+    for when in [*_conditions(found.rules), *(a.when for a in found.algorithms)]:
+        if when is not None and names_used(when, {}) & (MODULE_NAMES | changing):
+            volatile.add(id(when))
+    for scheme in found.schemes:
+        if scheme.when is not None and names_used(scheme.when, {}) & (_SCHEME_NAMES | for_schemes):
+            volatile.add(id(scheme.when))
+    return replace(found, volatile_lets=changing, volatile=frozenset(volatile))
+
+
+def _conditions(rules: tuple[Rule, ...]) -> list[t.Expr | None]:
+    out: list[t.Expr | None] = []
+    for rule in rules:
+        out += [getattr(rule.step, "when", None), *_conditions(rule.inner)]
+    return out
 
 
 def _about_module(node: t.Expr | None) -> bool:
-    from .expressions import names_used
-
     return node is not None and bool(names_used(node, {}) & MODULE_NAMES)
 
 
-def _chain(use: t.Use, file: str, version: str, chains: Mapping[str, tuple[t.Chain, str]], seen: tuple[str, ...]) -> list[Rule]:
+def _chain(
+    use: t.Use, file: str, version: str, chains: Mapping[str, tuple[t.Chain, str]], seen: tuple[str, ...]
+) -> list[Rule]:
     if use.chain not in chains:
-        raise RuleError("BL110", f"unknown chain `{use.chain}`", place=f"{file}:{use.at.line}", help=nearest(use.chain, chains) or "define it with `chain NAME { ... }`")
+        raise RuleError(
+            "BL110",
+            f"unknown chain `{use.chain}`",
+            place=f"{file}:{use.at.line}",
+            help=nearest(use.chain, chains) or "define it with `chain NAME { ... }`",
+        )
     if use.chain in seen:
-        raise RuleError("BL116", f"chain `{use.chain}` uses itself", place=f"{file}:{use.at.line}", help="break the circle")
+        raise RuleError(
+            "BL116", f"chain `{use.chain}` uses itself", place=f"{file}:{use.at.line}", help="break the circle"
+        )
     chain, where = chains[use.chain]
     out: list[Rule] = []
     for step in chain.steps:
@@ -218,7 +288,7 @@ def _scope(
     checkpoint: Checkpoint,
     block: Mapping[str, Any] | None,
     file: str,
-    lets: Mapping[str, t.Expr],
+    chosen: LoaderFormat | None,
     facts: Mapping[str, Any],
 ) -> Scope:
     roots: dict[str, Any] = {"config": checkpoint.config, "block": block if block is not None else {}}
@@ -226,7 +296,11 @@ def _scope(
         document = checkpoint.files.get(name)
         roots[name.removesuffix(".json")] = document.value if document is not None else ABSENT
     base = block if block is not None else {}
-    scope = Scope(base, roots, {**loader.lets, **lets}, f"{checkpoint.name}: {file}", MODULE_NAMES)
+    place = f"{checkpoint.name}: {file}"
+    if chosen is None:
+        scope = Scope(base, roots, loader.lets, place)
+    else:
+        scope = Scope(base, roots, {**loader.lets, **chosen.lets}, place, MODULE_NAMES, chosen.volatile_lets)
     scope.values.update({**facts, "file": file, "found": block is not None, "loader": loader.name})
     return scope
 
@@ -250,7 +324,7 @@ def read(loader: Loader, checkpoint: Checkpoint, facts: Mapping[str, Any] = Mapp
         if statement.when is None:
             if block is not None:
                 continue
-        elif not evaluate(statement.when, _scope(loader, checkpoint, block, file, {}, facts)):
+        elif not evaluate(statement.when, _scope(loader, checkpoint, block, file, None, facts)):
             continue
         document = checkpoint.files.get(statement.file)
         found = descend(document.value, statement.path or "") if document is not None else ABSENT
@@ -265,22 +339,31 @@ def read(loader: Loader, checkpoint: Checkpoint, facts: Mapping[str, Any] = Mapp
             )
         block, file = found, statement.file
         at = statement.file + "#" + (pointer(*statement.path.split(".")) if statement.path else "")
-    scope = _scope(loader, checkpoint, block, file, {}, facts)
+    scope = _scope(loader, checkpoint, block, file, None, facts)
     reading = Reading(loader, block, at, None, scope)
     check(reading, loader.checks)
-    chosen = next((f for f in loader.formats if (f.when is None or evaluate(f.when, scope)) and (block is not None or f.when is not None)), None)
+    chosen = next(
+        (
+            f
+            for f in loader.formats
+            if (f.when is None or evaluate(f.when, scope)) and (block is not None or f.when is not None)
+        ),
+        None,
+    )
     if chosen is None:
         if block is None:
             return reading
         method = block.get("quant_method")
         raise CheckpointError(
             "BL241",
-            f"{loader.name} {loader.version} knows no quantization method `{method}`" if method else f"{loader.name} {loader.version} does not recognise the quantization metadata",
+            f"{loader.name} {loader.version} knows no quantization method `{method}`"
+            if method
+            else f"{loader.name} {loader.version} does not recognise the quantization metadata",
             place=f"{checkpoint.name}: {at}",
             help="`bitlane rules list` shows the formats; a new one is a `format` block in the loader file",
         )
     reading.format = chosen
-    reading.scope = _scope(loader, checkpoint, block, file, chosen.lets, facts)
+    reading.scope = _scope(loader, checkpoint, block, file, chosen, facts)
     check(reading, chosen.checks)
     return reading
 
