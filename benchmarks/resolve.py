@@ -3,9 +3,9 @@
 
     python benchmarks/resolve.py [--runs N] [--dump FOLDER]
 
-Prints CPU milliseconds, medians: warm (same process, nothing changed), first (file read and indexed anew) and the whole
-Prints CPU milliseconds, medians: warm (same process, nothing changed), first (file read and indexed anew), and the
-to the same questions.
+Prints CPU milliseconds, medians: warm (same process, nothing changed), first (file read and indexed anew) and command
+(the whole process). ``--dump`` writes the checkpoints and the modules asked, for ``resolve_vllm.py``, which puts vLLM's
+own matching to the same questions.
 """
 
 from __future__ import annotations
