@@ -340,7 +340,13 @@ _BUILDERS: dict[str, Callable[[Any], Any]] = {
         **_guard(n), outcome=t.Outcome(at=span(n)), group=_tokens(n)[0], kinds=_names(n, "kinds")
     ),
     "use": lambda n: t.Use(at=span(n), chain=_tokens(n)[0]),
-    "each": lambda n: t.Each(**_guard(n), on=_names(n), chain=_tokens(n)[0], kinds=_names(n, "kinds")),
+    "each": lambda n: t.Each(
+        **_guard(n),
+        on=_names(n),
+        chain=_tokens(n)[0],
+        comparing=tuple(expr(c) for c in _find(n, "comparing").children) if _find(n, "comparing") else (),
+        kinds=_names(n, "kinds"),
+    ),
     "config_scope": lambda n: t.ConfigScope(at=span(n), paths=tuple(_tokens(_find(n, "source_path")))),
     "require": lambda n: t.Require(at=span(n), test=expr(n.children[0]), message=_strings(n)[0]),
     "stack": lambda n: t.Stack(

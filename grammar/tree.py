@@ -226,10 +226,14 @@ class Use(Node, frozen=True, kw_only=True, tag="use"):
 
 
 class Each(Guarded, frozen=True, kw_only=True, tag="each"):
-    """Every name of ``on`` is decided by the chain as a module of its own; all must say the same."""
+    """Every name of ``on`` is decided by the chain as a module of its own; all must say the same.
+
+    ``comparing`` says what of their groups must be the same; without it the whole declaration must.
+    """
 
     on: tuple[str, ...]
     chain: str
+    comparing: tuple[Expr, ...] = ()
     kinds: tuple[str, ...] = ()
 
 

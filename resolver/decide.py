@@ -497,14 +497,16 @@ class Chooser:
         names = [n for on in step.on for n in self.targets(module, on)]
         if not names:
             return None, "no such names for this module"
-        answers = []
+        answers, identities = [], []
         for name in names:
             part = replace(module, path=name)
             self._enter(part)
-            answers.append(self._run(rule.inner, part, None))
+            answer = self._run(rule.inner, part, None)
+            answers.append(answer)
+            identities.append(self._identity(step, answer))
         self._enter(module)
         outcomes = [UNQUANTIZED if a is None else a.algorithm for a in answers]
-        if len({(o, said(a)) for o, a in zip(outcomes, answers, strict=True)}) > 1:
+        if any(i != identities[0] for i in identities):
             pairs = ", ".join(f"{n.rpartition('.')[2]} {o}" for n, o in zip(names, outcomes, strict=True))
             places = tuple(e for a in answers if a is not None for e in a.evidence)
             raise self._refusal(
@@ -512,3 +514,14 @@ class Chooser:
             )
         decided = next((a for a in answers if a is not None), None)
         return decided, f"no rule of `{step.chain}` decides its {len(names)} names"
+
+    def _identity(self, step: t.Each, answer: Answer | None) -> list[Any]:
+        """What must be the same for every name of `each`."""
+        group = answer.declared if answer is not None else None
+        if not step.comparing:
+            return [UNQUANTIZED if answer is None else answer.algorithm, said(answer)]
+        outer = self.reading.scope
+        group = group if isinstance(group, dict) else {}
+        scope = Scope(group, {**outer.roots, "block": self.reading.block or {}}, outer.lets, outer.place)
+        scope.values = outer.values
+        return [evaluate(e, scope) for e in step.comparing]
