@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import BitlaneError, UsageError
+from ..errors import BitlaneError, CheckpointError, UsageError
 from ..rules.library import Library, find
 from .api import resolve_with
 from .goldens import Checkpoints, Golden, find_goldens, read_golden
 from .systems import known
+from .systems import system as find_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ What = Literal["algorithm", "shape", "missing", "extra", "refusal"]
 Status = Literal["compared", "refused", "unsupported", "skipped"]
 
 # Refusals of ours that say nothing about the engine: no rules for it, or rules that do not reach this checkpoint.
-_UNSUPPORTED: Final = frozenset({"BL110", "BL220", "BL222", "BL230", "BL231", "BL249", "BL260"})
+_UNSUPPORTED: Final = frozenset({"BL220", "BL222", "BL230", "BL231", "BL249", "BL260"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,8 @@ def conform(
         BL281 a file that is no golden.
     """
     library, homes = find(rules), Checkpoints(checkpoints)
+    if system:
+        find_system(system, library=library)
     for path in find_goldens(goldens):
         golden = read_golden(path)
         text = f"{golden.loader}@{golden.version} {golden.label}"
@@ -211,9 +214,10 @@ def compare(golden: Golden, library: Library, homes: Checkpoints, system: str = 
     opened = homes.open(golden)
     if opened is None:
         return _aside(out, "skipped", f"no checkpoint `{golden.name}` is at hand (--checkpoints)")
+    chosen = system or _system(golden.sm)
     try:
-        answer = resolve_with(library, opened, f"{golden.loader}@{golden.version}", system or _system(golden.sm))
-    except BitlaneError as error:
+        answer = resolve_with(library, opened, f"{golden.loader}@{golden.version}", chosen)
+    except (CheckpointError, UsageError) as error:
         return _refused(out, error)
     if golden.refusal:
         out.status, out.reason = "refused", golden.refusal

@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from storing import Stored, as_resolved, gptq, matrix, plain, write_sharded
 
 from bitlane.resolver.api import resolve
@@ -383,3 +385,53 @@ def test_real_indexes(shared: Path) -> None:
     case = shared / "bug_cases" / "31"
     found = verify(resolve(case, VLLM, "gb200"), read_folder(case))
     assert ("BL601", "model.layers.*.self_attn.qkv_proj", 1) in told(found)
+
+
+_ROLE = st.sampled_from(
+    [
+        "weight",
+        "weight_scale",
+        "weight_scale_2",
+        "weight_scale_inv",
+        "weight_packed",
+        "qweight",
+        "qzeros",
+        "scales",
+        "input_scale",
+        "bias",
+        "k_scale",
+        "weight.absmax",
+        "blocks",
+    ]
+)
+_MODULE = st.sampled_from(
+    [
+        "self_attn.q_proj",
+        "self_attn.o_proj",
+        "mlp.gate",
+        "mlp.experts.0.up_proj",
+        "mlp.experts.3.down_proj",
+        "mlp.experts.gate_up_proj",
+        "mlp.experts",
+    ]
+)
+_TYPE = st.sampled_from(["", "BF16", "F8_E4M3", "F8_E8M0", "U8", "I8", "I32", "F4", "BOOL"])
+_SHAPE = st.lists(st.sampled_from([0, 1, 2, 16, 32, 64, 128, 256, 512]), max_size=4)
+_TENSOR = st.tuples(st.integers(0, 3), _MODULE, _ROLE, _TYPE, _SHAPE)
+
+
+@given(st.lists(_TENSOR, max_size=24))
+def test_whatever_is_stored_there_is_an_answer(chosen: list[tuple[int, str, str, str, list[int]]]) -> None:
+    stored = {
+        f"model.layers.{i}.{module}.{role}": (dtype, tuple(shape) if dtype else None)
+        for i, module, role, dtype, shape in chosen
+    }
+    found = verify(NVFP4_MOE, Tensors("x", {n: Tensor(n, d, s, "f") for n, (d, s) in stored.items()}, ("f",)))
+    again = verify(NVFP4_MOE, Tensors("x", {n: Tensor(n, d, s, "f") for n, (d, s) in stored.items()}, ("f",)))
+    assert found.to_dict() == again.to_dict()
+    assert all(f.code.startswith("BL60") and f.message for f in found)
+    # One finding a kind of module and reason: never one a layer or expert.
+    assert len({(f.code, f.module, f.message) for f in found}) == len(found)
+
+
+NVFP4_MOE = nvfp4(["lm_head", "*self_attn*"], MOE)
