@@ -26,6 +26,9 @@ QUANTILES: Final = (0.05, 0.95)
 ENOUGH: Final = 20
 # Where a table cannot tell (too few rows anywhere): half to twice.
 UNKNOWN: Final = (0.5, 2.0)
+# Another version, and a repeat, where a table holds only one version: the spreads that GEMM shows.
+OTHER_VERSION: Final = (0.85, 1.18)
+REPEAT: Final = (0.9, 1.11)
 
 
 class _Residuals:
@@ -47,6 +50,8 @@ class _Residuals:
         """Return log quantiles, shape [groups, methods, regions, 2]; thin cells borrow from wider ones."""
         out = np.empty((self.groups, len(METHODS), self.regions, 2))
         out[:] = np.log(UNKNOWN)
+        out[:, VERSION] = np.log(OTHER_VERSION)
+        out[:, NOISE] = np.log(REPEAT)
         for method, parts in self.parts.items():
             bins = np.concatenate([p[0] for p in parts])
             values = np.concatenate([p[1] for p in parts])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import UsageError
 from . import layout as lay
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
 
     from .lower import Coordinate, Op, Part
     from .pack import Pack
-    from .policy import Lane, Policy
+    from .policy import Donor, Lane, Policy
     from .store import Store
 
 Mode = Literal["SILICON", "HYBRID", "EMPIRICAL", "SOL"]
 MODES: Final = ("SILICON", "HYBRID", "EMPIRICAL", "SOL")
 SOURCES: Final = ("measured", "interpolated", "extrapolated", "transferred", "roofline")
 MEASURED, INTERPOLATED, EXTRAPOLATED, TRANSFERRED, ROOFLINE = range(5)
+
+# How much nearer (in octaves) a shape of the next version must be to be preferred.
+VERSION_STEP: Final = 0.25
 
 Origin = tuple[str, str, str]  # system, backend, version
 
@@ -197,22 +201,44 @@ class Ladder:
 
     def _donated(self, part: Part, pack: Pack, lane: Lane | None) -> Resolved | None:
         for donor in lane.donors if lane else ():
-            for origin, _ in self._origins(pack, self.machine.name):
-                found = self._scaled(part, pack, donor.rows, donor.nearest, origin)
+            for origin in self._by_distance(part, pack, donor):
+                found = self.scaled(part, pack, donor.rows, donor.nearest, origin)
                 if found is not None:
                     return found
         if lane is not None:
             return None
         found = self._irrelevant(part, pack)
         for origin, _ in () if found else self._origins(pack, self.machine.name):
-            found = found or self._scaled(part, pack, "", True, origin)
+            found = found or self.scaled(part, pack, "", True, origin)
         return found
 
-    def _scaled(self, part: Part, pack: Pack, rows: str, nearest: bool, origin: Origin) -> Resolved | None:
-        """Scale another lane's (or shape's) rows by the ratio of the rooflines above the donor's launch floor."""
+    def scaled(
+        self,
+        part: Part,
+        pack: Pack,
+        rows: str,
+        nearest: bool,
+        origin: Origin,
+        excluding: npt.NDArray[np.int64] | None = None,
+    ) -> Resolved | None:
+        """Scale another lane's (or shape's) rows by the ratio of the rooflines above the donor's launch floor.
+
+        Parameters
+        ----------
+        part, pack
+            What to price, and the table.
+        rows
+            Lane label of the donor rows.
+        nearest
+            Take the nearest measured shape instead of the part's own.
+        origin
+            System, backend and version of the donor rows.
+        excluding
+            Slabs that must not serve, when the rule itself is being measured.
+        """
         stretch = 1.0
         if nearest:
-            slab, stretch = self._nearest(pack, part, origin, rows)
+            slab, stretch, _ = self._nearest(pack, part, origin, rows, excluding)
         else:
             slab = self._slab(pack, part, origin, rows, 2)
         if slab < 0:
@@ -232,6 +258,17 @@ class Ladder:
             note["shape"] = {c: key[c] for c in pack.spec.keys if c not in ("system", "backend", "backend_version")}
         return Resolved(part, (term,), TRANSFERRED, note, "shape" if nearest else "lane", scale)
 
+    def _by_distance(self, part: Part, pack: Pack, donor: Donor) -> list[Origin]:
+        """Order the origins of a donor: as declared, or by how near their nearest shape is."""
+        origins = [origin for origin, _ in self._origins(pack, self.machine.name)]
+        if not donor.nearest:
+            return origins
+        far = [
+            self._nearest(pack, part, origin, donor.rows, None)[2] + VERSION_STEP * i
+            for i, origin in enumerate(origins)
+        ]
+        return [origins[i] for i in np.argsort(far, kind="stable")]
+
     def _irrelevant(self, part: Part, pack: Pack) -> Resolved | None:
         """Take rows whose key differs only in columns that the policy declares irrelevant to the kernel."""
         loose = self.policy.data["irrelevant"].get(pack.spec.name, ())
@@ -249,7 +286,7 @@ class Ladder:
         for system in self.policy.data["systems"].get(self.machine.name, ()):
             for origin, _ in self._origins(pack, system):
                 for rows in (lane.rows, *(d.rows for d in lane.donors if not d.nearest)) if lane else ("",):
-                    found = self._scaled(part, pack, rows, False, origin)
+                    found = self.scaled(part, pack, rows, False, origin)
                     if found is not None:
                         return replace(found, rung="system")
         return None
@@ -298,8 +335,10 @@ class Ladder:
                     return slab
         return -1
 
-    def _nearest(self, pack: Pack, part: Part, origin: Origin, rows: str) -> tuple[int, float]:
-        """Find the nearest measured shape of some rows, and the factor on x that keeps the work per unit equal."""
+    def _nearest(
+        self, pack: Pack, part: Part, origin: Origin, rows: str, excluding: npt.NDArray[np.int64] | None
+    ) -> tuple[int, float, float]:
+        """Find the nearest measured shape of some rows, the factor on x for equal work per unit, and its distance."""
         spec, keys = pack.spec, pack.arrays["keys"]
         fixed: dict[str, Any] = dict(zip(("system", "backend", "backend_version"), origin, strict=True))
         if spec.lane and part.kind:
@@ -311,21 +350,24 @@ class Ladder:
         for column, wanted in fixed.items():
             codes = [pack.codes(column).get(v, -1) for v in (wanted if isinstance(wanted, list) else [wanted])]
             member &= np.isin(keys[:, spec.keys.index(column)], codes)
+        if excluding is not None:
+            member[excluding] = False
         candidates = np.flatnonzero(member)
         if not len(candidates):
-            return -1, 1.0
+            return -1, 1.0, np.inf
         free = [c for c in spec.keys if c not in fixed]
         mine = self._features(pack, {c: part.key[c] for c in (*free, "tp") if c in part.key})
         theirs = self._features(
             pack, {c: np.array([pack.vocab[c][k] for k in keys[candidates, spec.keys.index(c)]]) for c in free}
         )
         distance = sum(np.abs(np.log2(theirs[name] / mine[name])) for name in mine)
-        best = int(candidates[int(np.argmin(distance))])
+        at = int(np.argmin(distance))
+        best, far = int(candidates[at]), float(distance[at])
         if spec.name != "moe":
-            return best, 1.0
+            return best, 1.0, far
         key = pack.key(best)
         load = part.key["topk"] / part.key["num_experts"]
-        return best, load / (int(key["topk"]) / int(key["num_experts"]))
+        return best, load / (int(key["topk"]) / int(key["num_experts"])), far
 
     @staticmethod
     def _features(pack: Pack, columns: Mapping[str, Any]) -> dict[str, Any]:

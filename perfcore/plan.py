@@ -17,12 +17,13 @@ from .modes import (
     INTERPOLATED,
     MEASURED,
     ROOFLINE,
+    TRANSFERRED,
     Ladder,
     Missing,
     Mode,
     Resolved,
     Term,
-)  # fmt: skip
+)
 from .overlap import Joint, joints
 from .policy import Policy
 from .policy import load as load_policy
@@ -106,7 +107,7 @@ class Plan:
         for number, planned in enumerate(self.ops):
             low2, high2 = np.zeros(shape[1]), np.zeros(shape[1])
             for resolved in planned.parts:
-                ms, source, band = self._part(resolved, table)
+                ms, source, band = self._part(resolved, table, planned.op.bucket.kind)
                 sign = resolved.part.sign
                 out.ms[number] += sign * ms
                 out.source[number] = np.maximum(out.source[number], source)
@@ -127,14 +128,14 @@ class Plan:
         out.ms[number] = np.maximum(out.ms[number], np.maximum(new, max(floors)))
         out.source[number] = np.maximum(out.source[number], INTERPOLATED)
 
-    def _part(self, resolved: Resolved, table: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
+    def _part(self, resolved: Resolved, table: FloatArray, kind: str) -> tuple[FloatArray, IntArray, FloatArray]:
         part, passes = resolved.part, table.shape[1]
         bound = _bound(part.roofline, part, table)
         active = np.ones(passes, bool)
         if part.sign < 0:
             active = _size(part.x, table) > 0  # no cached prefix: nothing to take off
         if not resolved.terms:
-            flat = np.ones((passes, 2))
+            flat = np.tile((1.0, 1.0) if self.mode == "SOL" else self._bound_band(kind), (passes, 1))
             least = 0.0 if self.mode == "SOL" else part.least
             constant = 0.0 if self.mode == "SOL" else part.constant
             source = np.where(active, resolved.least, MEASURED)
@@ -145,6 +146,12 @@ class Plan:
         if len(resolved.terms) > 1:
             ms = np.maximum(ms, bound)
         return np.where(active, ms, 0.0), np.where(active, source, MEASURED), band
+
+    def _bound_band(self, kind: str) -> tuple[float, float]:
+        """Return the band of a price that no row is behind."""
+        if kind == "mamba2_ssm":
+            return self.policy.band(kind, self.phase)
+        return self.policy.band("", "formula" if kind in ("elementwise", "embedding", "p2p") else "roofline")
 
     def _terms(self, resolved: Resolved, table: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
         total = np.zeros(table.shape[1])
@@ -160,10 +167,12 @@ class Plan:
             source = np.maximum(source, made)
             slab = np.full(table.shape[1], term.slab, np.int64)
             spread = bands.factors(
-                term.pack, slab, answer.status, _size(term.x, table), version=resolved.rung in ("version", "backend")
+                term.pack, slab, answer.status, _size(term.x, table), version=resolved.least == TRANSFERRED
             )
             low2 += (answer.ms * (1.0 - spread[:, 0])) ** 2
             high2 += (answer.ms * (spread[:, 1] - 1.0)) ** 2
+        if resolved.rung == "backend":
+            return total, source, np.tile(self.policy.band(resolved.part.table, "backend"), (table.shape[1], 1))
         safe = np.where(total > 0, total, 1.0)
         return total, source, np.stack([1.0 - np.sqrt(low2) / safe, 1.0 + np.sqrt(high2) / safe], axis=1)
 
@@ -184,8 +193,7 @@ class Plan:
         )
         ratio = target / np.where(base > 0, base, 1.0)
         ms = np.maximum(floor + (donor_ms - floor) * ratio, np.maximum(floor, bound))
-        low, high = self.policy.data["transfer_bands"][resolved.rung]
-        return ms, np.tile(np.array([low, high]), (table.shape[1], 1))
+        return ms, np.tile(self.policy.band(resolved.part.table, resolved.rung), (table.shape[1], 1))
 
     @staticmethod
     def smallest(resolved: Resolved) -> float:

@@ -97,6 +97,12 @@ class Policy:
             raise UsageError("BL520", f"no cost is declared for lane `{name}`", place="perfcore/policy.yaml")
         return self.costs[name]
 
+    def band(self, table: str, rung: str) -> tuple[float, float]:
+        """Return the 5 % and 95 % factors of prices made by a rung of the ladder."""
+        bands = self.data["transfer_bands"]
+        low, high = bands.get(f"{table}/{rung}") or bands[rung]
+        return float(low), float(high)
+
     def versions(self, asked: str, present: list[str]) -> list[str]:
         """Order the other versions: older ones nearest first, then newer ones nearest first."""
         mine = version_key(asked)
