@@ -29,7 +29,7 @@ class Answer:
     note
         What matched what, in words.
     declared
-        The declaration itself (a group, a listed word); None where nothing was said, or that it is not quantized.
+        The declaration itself (a group, a listed word); None where nothing was said.
     """
 
     algorithm: str
@@ -70,7 +70,7 @@ class Hit:
 
 def said(answer: Answer | None) -> str:
     """What a declaration says, keys that only say where it counts or say nothing left out."""
-    if answer is None or answer.declared is None:
+    if answer is None or answer.declared is None or answer.algorithm == UNQUANTIZED:
         return ""
     return json.dumps(_spoken(answer.declared), sort_keys=True)
 

@@ -471,7 +471,7 @@ class Chooser:
         note = f"target `{target}`" if target else "no rule before it decided"
         algorithm = row.outcome.algorithm or UNQUANTIZED
         answer = self._answer(rule, algorithm, row.outcome.activations, (place,), note)
-        return replace(answer, declared=group if algorithm != UNQUANTIZED else None)
+        return replace(answer, declared=group)
 
     def _scheme_row(self, scope: Scope, kind: str, key: tuple[str, str]) -> t.Scheme | None:
         """Return the first scheme that fits; remembered per group and kind where none looks at the module."""
