@@ -20,10 +20,13 @@ _PUBLIC = {
     "Parallel": "resolver.buckets",
     "Resolution": "resolver.resolution",
     "buckets": "resolver.buckets",
+    "conform": "resolver.conform",
     "explain": "resolver.explain",
     "open_checkpoint": "resolver.checkpoint",
     "price": "perfcore.forward",
+    "read_folder": "resolver.tensors",
     "resolve": "resolver.api",
+    "verify": "resolver.verify",
 }
 
 __all__ = [*sorted(_PUBLIC), "__version__"]
@@ -36,8 +39,11 @@ if TYPE_CHECKING:
     from .resolver.buckets import Parallel as Parallel
     from .resolver.buckets import buckets as buckets
     from .resolver.checkpoint import open_checkpoint as open_checkpoint
+    from .resolver.conform import conform as conform
     from .resolver.explain import explain as explain
     from .resolver.resolution import Resolution as Resolution
+    from .resolver.tensors import read_folder as read_folder
+    from .resolver.verify import verify as verify
 
 
 def __getattr__(name: str) -> Any:
