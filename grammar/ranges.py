@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
     from . import tree as t
 
-_FIRST: Final = (0, 0, 0, 0)
-_LAST: Final = (1 << 31, 0, 0, 0)
+_FIRST: Final[tuple[int, ...]] = (0, 0, 0, 0)
+_LAST: Final[tuple[int, ...]] = (1 << 31, 0, 0, 0)
 
 
 @lru_cache(maxsize=1024)
 def key(version: str) -> tuple[int, ...]:
     """Return a sort key; a branch such as ``main-008e0af`` sorts after every release."""
     numbers = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(int(n) for n in numbers.group()[:40].split(".")) if numbers else (1 << 30,)
+    return tuple(int(n) for n in numbers.group()[:40].strip(".").split(".")) if numbers else (1 << 30,)
 
 
 def padded(version: str) -> tuple[int, ...]:

@@ -133,7 +133,9 @@ def step(node: t.Step, bare: bool = False) -> str:
             what = f"group {node.group}" if node.group is not None else outcome(node.outcome)
             text, kinds = f"default {what}{at}", node.kinds
         case t.Each():
-            same = " comparing " + ", ".join(expression(e) for e in node.comparing) if node.comparing and not bare else ""
+            same = (
+                " comparing " + ", ".join(expression(e) for e in node.comparing) if node.comparing and not bare else ""
+            )
             text, kinds = f"each {', '.join(node.on)} use {node.chain}{same}", node.kinds
         case t.Use():
             return f"use {node.chain}"

@@ -18,6 +18,7 @@ from ..errors import RuleError, UsageError
 from ..grammar import parsing
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
+from ..grammar.ranges import bounded
 from ..grammar.scan import pieces
 
 _DECODER: Final = msgspec.msgpack.Decoder(t.File)
@@ -171,10 +172,20 @@ def merge(over: list[Placed], own: list[Placed]) -> list[Placed]:
     extra = {p.item.name: p for p in over if isinstance(p.item, t.Format) and p.item.name in mine}
     loose = [p for p in over if not (isinstance(p.item, t.Format) and p.item.name in mine)]
     out = [p for p in loose if not isinstance(p.item, _LAST_COUNTS)]
+    replaced = {(type(p.item), _defined(p.item)) for p in loose if _defined(p.item) and not bounded([p.item])}
     for placed in own:
+        if (type(placed.item), _defined(placed.item)) in replaced:
+            continue
         added = extra.get(placed.item.name) if isinstance(placed.item, t.Format) else None
         out.append(placed if added is None else _extended(placed, added))
     return out + [p for p in loose if isinstance(p.item, _LAST_COUNTS)]
+
+
+def _defined(item: t.Item) -> str:
+    """Name of a definition of which only one counts."""
+    if isinstance(item, t.SystemAlias):
+        return item.alias
+    return item.name if isinstance(item, (t.Let, t.Builtin, t.Chain, t.Weights)) else ""
 
 
 def _extended(own: Placed, over: Placed) -> Placed:

@@ -1,0 +1,262 @@
+"""A family file against the loaders, the operations that can be priced, and the configs that exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BitlaneError
+from ..grammar import tree as t
+from ..grammar.diagnostics import nearest
+from ..grammar.format import children, walk
+from .bucket import SHAPE_KEYS
+from .expressions import descend
+from .family import Family, compile_family
+from .lint_expressions import Keys, calls, expressions, heads, optional
+from .naming import Mapper
+from .vocabulary import FAMILY_VALUES, OPERATION_VALUES, Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..grammar.findings import Findings
+    from ..rules.library import RuleFile
+
+_EXPERTS = ("count", "topk", "hidden", "inter", "gated")
+# `heads` and `queries` split a column in units of heads; experts carry the whole model's numbers.
+_MODULE_OPTIONS = ("heads", "queries", *_EXPERTS)
+# `window` where only part of the context counts; `rows = "sequences"` where one row a sequence is computed.
+_OPTIONAL = ("window", "rows")
+
+
+class FamilyLint:
+    """Checks the statements of one family file (or extension); ``base`` is the family that they belong to."""
+
+    def __init__(self, file: RuleFile, base: RuleFile, vocabulary: Vocabulary, findings: Findings) -> None:
+        self.file, self.base, self.vocabulary, self.findings = file, base, vocabulary, findings
+        self.tree = file.tree()
+        self.merged = [p.item for p in vocabulary.library.family(base)[1]]
+        self.architectures = base.architectures
+        self._optional: set[str] = set()
+
+    def run(self) -> None:
+        """Report everything."""
+        for node in walk(self.tree):
+            for expression in expressions(node):
+                calls(expression, self.findings)
+            if isinstance(node, t.Operation):
+                self._operation(node)
+            elif isinstance(node, t.Module):
+                self._module(node)
+            elif isinstance(node, t.Names):
+                self._loader(node)
+        self._overlaps()
+        self._lets()
+        self._keys()
+        self._architectures()
+        self._spellings()
+        if isinstance(self.tree.head, t.FamilyHead) and not any(isinstance(i, t.Test) for i in self.merged):
+            message = f"family `{self.file.name}` has no test"
+            self.findings.add("BL124", message, self.tree.head, self.file.name, "give one toy config and its shapes")
+
+    # --- operations and modules -----------------------------------------------------
+
+    def _operation(self, node: t.Operation) -> None:
+        if node.kind not in SHAPE_KEYS:
+            hint = nearest(node.kind, SHAPE_KEYS) or "known: " + ", ".join(SHAPE_KEYS)
+            self.findings.add("BL110", f"unknown kind of operation `{node.kind}`", node, node.kind, hint)
+            return
+        given = [o.name for o in node.options]
+        for option in node.options:
+            if option.name not in (*SHAPE_KEYS[node.kind], *_OPTIONAL):
+                hint = nearest(option.name, SHAPE_KEYS[node.kind]) or "known: " + ", ".join(SHAPE_KEYS[node.kind])
+                message = f"`{node.kind}` has no size `{option.name}`"
+                self.findings.add("BL126", message, option, option.name, hint)
+        missing = [k for k in SHAPE_KEYS[node.kind] if k not in given]
+        # A misspelt size has been named above; it is not missing besides.
+        if missing and all(o.name in (*SHAPE_KEYS[node.kind], *_OPTIONAL) for o in node.options):
+            names = ", ".join(f"`{m}`" for m in missing)
+            self.findings.add("BL126", f"`{node.kind}` needs {names}", node, node.kind, "give every size")
+
+    def _module(self, node: t.Module) -> None:
+        for option in node.options:
+            if option.name not in _MODULE_OPTIONS:
+                hint = nearest(option.name, _MODULE_OPTIONS) or "known: " + ", ".join(_MODULE_OPTIONS)
+                self.findings.add("BL126", f"a module has no `{option.name}`", option, option.name, hint)
+        missing = [k for k in _EXPERTS if k not in [o.name for o in node.options]] if node.kind == "experts" else []
+        if missing:
+            names = ", ".join(f"`{m}`" for m in missing)
+            self.findings.add("BL126", f"experts need {names}", node, node.path, "give every size")
+
+    def _loader(self, node: t.Names) -> None:
+        known = [*self.vocabulary.library.loaders(), "checkpoint"]
+        if node.loader not in known:
+            hint = nearest(node.loader, known) or "known: " + ", ".join(known)
+            self.findings.add("BL110", f"unknown loader `{node.loader}`", node, node.loader, hint)
+
+    def _overlaps(self) -> None:
+        for place in _places(self.tree.items):
+            ops = {n.op or n.path.rpartition(".")[2] for n in place if isinstance(n, t.Module)}
+            ops |= {n.name for n in place if isinstance(n, t.Operation)}
+            for node in place:
+                if not isinstance(node, t.Overlap):
+                    continue
+                for name in (*node.left, *node.right):
+                    if name not in ops:
+                        hint = nearest(name, ops) or "known here: " + ", ".join(sorted(ops))
+                        message = f"no operation `{name}` here to overlap"
+                        self.findings.add("BL110", message, node, name, hint)
+
+    # --- names of configs ---------------------------------------------------------------
+
+    def _lets(self) -> None:
+        used = {h for n in _all(self.merged) for e in expressions(n) for _, h in heads(e)}
+        for node in walk(self.tree):
+            if isinstance(node, t.Let) and node.name not in used:
+                self.findings.add("BL127", f"`{node.name}` is never used", node, node.name, "remove it")
+
+    def _keys(self) -> None:
+        configs = self.vocabulary.configs(self.architectures)
+        if not configs:
+            return
+        paths = next((i.paths for i in self.merged if isinstance(i, t.ConfigScope)), ("root",))
+        keys = Keys([_base(c, paths) for c in configs], {"config": configs})
+        self._optional = {r.path for n in _all(self.merged) for e in expressions(n) for r in optional(e)}
+        outer = {n.name: n.value for n in self.merged if isinstance(n, t.Let)}
+        for node in self.merged:
+            if isinstance(node, t.Names):
+                outer.update({r.name: r.value for r in node.rules if isinstance(r, t.Let)})
+        self._scope_keys(self.tree.items, outer, keys, FAMILY_VALUES)
+
+    def _scope_keys(
+        self, nodes: Sequence[t.Node], lets: Mapping[str, t.Expr], keys: Keys, values: frozenset[str]
+    ) -> None:
+        inner = {**lets, **{n.name: n.value for n in nodes if isinstance(n, t.Let)}}
+        for node in nodes:
+            known = values | OPERATION_VALUES if isinstance(node, (t.Operation, t.Overlap, t.Let)) else values
+            for expression in expressions(node):
+                for ref, head in heads(expression):
+                    missing = "" if head in known else keys.unknown(ref.path, inner)
+                    if missing:
+                        self._unknown_key(ref, missing, keys, {*inner, *known})
+            if isinstance(node, (t.Stack, t.Part, t.Names)):
+                self._scope_keys(children(node), inner, keys, values)
+
+    def _unknown_key(self, ref: t.Ref, missing: str, keys: Keys, others: set[str]) -> None:
+        message = f"no known config of this family has `{missing}`"
+        hint = nearest(missing, keys.names() | others) or "spell it as the checkpoint does, or put it into a test"
+        # A key that the family asks for before it uses it may be absent everywhere; its branch is merely untested.
+        severity = "warning" if ref.path in self._optional else ""
+        self.findings.add("BL123", message, ref, ref.path, hint, severity=severity)
+
+    def _architectures(self) -> None:
+        if self.file.extends:
+            return
+        for name in self.file.architectures:
+            others = [f for f in self.vocabulary.library.families() if name in f.architectures and f != self.file]
+            for other in others:
+                message = f"`{name}` is also served by {other.label}"
+                self.findings.add("BL130", message, self.tree.head, name, "leave it to one of them")
+
+    # --- spellings ------------------------------------------------------------------------
+
+    def _spellings(self) -> None:
+        mine = [n for n in self.tree.items if isinstance(n, t.Names)]
+        compiled = list(self._compiled(mine))
+        if isinstance(self.tree.head, t.FamilyHead) and not any(
+            b.templates for f in self._any() for s in f.stacks for b in s.blocks
+        ):
+            message = f"family `{self.file.name}` builds no module"
+            self.findings.add("BL118", message, self.tree.head, self.file.name, "add `stack` and module statements")
+            return
+        for names in mine:
+            families = [f for n, f in compiled if n is names]
+            for rule in names.rules if families else ():
+                self._rule(rule, families)
+
+    def _any(self) -> Iterator[Family]:
+        for architecture in self.architectures[:1]:
+            yield self._compile(architecture, "spec", "")
+
+    def _compile(self, architecture: str, loader: str, version: str) -> Family:
+        return compile_family(self.vocabulary.library, architecture, loader, version)
+
+    def _compiled(self, mine: list[t.Names]) -> Iterator[tuple[t.Names, Family]]:
+        """Yield every `names` block with the family as compiled for each class and version of its loader."""
+        for names in mine:
+            loader = "spec" if names.loader == "checkpoint" else names.loader
+            for version in self.vocabulary.versions(loader):
+                for architecture in self.architectures:
+                    try:
+                        yield names, self._compile(architecture, loader, version)
+                    except BitlaneError as error:
+                        node = next((r for r in names.rules if isinstance(r, t.Rename) and r.kind == "regex"), names)
+                        word = node.old if isinstance(node, t.Rename) else names.loader
+                        self.findings.add("BL117", error.message, node, word, error.help)
+                        return
+
+    def _rule(self, rule: t.Node, families: list[Family]) -> None:
+        if isinstance(rule, t.Fuse):
+            known = {n.rpartition(".")[2] for f in families for n in _loader_names(f)}
+            missing = [s for s in rule.shards if s not in known]
+            # An engine's packed map may name modules that this model lacks altogether; half of one is a mistake.
+            for shard in missing if len(missing) < len(rule.shards) else ():
+                hint = nearest(shard, known) or "spell it as this loader does"
+                self.findings.add("BL114", f"the family has no module `{shard}`", rule, shard, hint)
+        elif isinstance(rule, t.Never):
+            known = {t_.path for f in families for s in f.stacks for b in s.blocks for t_ in b.templates}
+            for path in rule.paths:
+                if not any(k == path or k.endswith("." + path) for k in known):
+                    hint = nearest(path, {k.rpartition("}.")[2] for k in known}) or "spell it as this loader does"
+                    self.findings.add("BL120", f"no module of the family ends with `{path}`", rule, path, hint)
+        elif isinstance(rule, t.Rename) and rule.kind.startswith("path_") and not self._renames(rule, families):
+            message = f"no module of the family is renamed by `{rule.old}`"
+            self.findings.add("BL120", message, rule, rule.old, "spell it as the names before it left them")
+
+    @staticmethod
+    def _renames(rule: t.Rename, families: list[Family]) -> bool:
+        alone = Mapper(((rule.kind.removeprefix("path_"), rule.old, "\0"),))
+        return any(alone.apply(name) != name for family in families for name in _stages(family))
+
+
+def _base(config: Mapping[str, Any], paths: Sequence[str]) -> Mapping[str, Any]:
+    for path in paths:
+        found = config if path == "root" else descend(config, path)
+        if isinstance(found, dict):
+            return found
+    return config
+
+
+def _checkpoint_names(family: Family) -> Iterator[str]:
+    for stack in family.stacks:
+        for block in stack.blocks:
+            for template in block.templates:
+                yield from template.checkpoint
+
+
+def _loader_names(family: Family) -> Iterator[str]:
+    for name in _checkpoint_names(family):
+        yield family.path_renames.apply(family.renames.apply(name))
+
+
+def _stages(family: Family) -> Iterator[str]:
+    """Yield the names that each rename of paths sees."""
+    for checkpoint in _checkpoint_names(family):
+        name = family.renames.apply(checkpoint)
+        for rule in family.path_renames.rules:
+            yield name
+            yield name.replace("{i}", "0")
+            name = Mapper((rule,)).apply(name)
+
+
+def _places(nodes: Sequence[t.Node]) -> Iterator[Sequence[t.Node]]:
+    """Yield the statements of every place that may hold an overlap."""
+    yield nodes
+    for node in nodes:
+        if isinstance(node, (t.Stack, t.Part)):
+            yield from _places(children(node))
+
+
+def _all(nodes: Sequence[t.Node]) -> Iterator[t.Node]:
+    for node in nodes:
+        yield node
+        yield from _all(children(node))
