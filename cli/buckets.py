@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..resolver.buckets import Parallel, WeightBytes, buckets, weight_bytes
+from ..resolver.buckets import buckets
+from ..resolver.weights import WeightBytes, weight_bytes
 from . import options
 from .render import colour, table
 
 if TYPE_CHECKING:
-
+    from ..resolver.parallel import Parallel
     from ..resolver.resolution import Resolution
 
 
@@ -24,9 +25,7 @@ def command(asked: options.Question, split: Parallel, weights: bool, as_json: bo
     """Group the layers of CHECKPOINT into priced operations: one bucket per operation, lane and shape on one rank."""
     answer = asked.resolve()
     if weights:
-        lanes = asked.lanes(answer)
-        per_lane = {lane: lanes.bytes_per_weight(lane) for lane in {r.lane.lane for r in answer.rows}}
-        _weights(answer, weight_bytes(answer, per_lane, split), split, as_json)
+        _weights(answer, weight_bytes(answer, split), split, as_json)
         return
     found = buckets(answer, split)
     if as_json:
@@ -64,7 +63,7 @@ def _weights(answer: Resolution, found: list[WeightBytes], split: Parallel, as_j
         import msgspec
 
         rows = [
-            {"op": w.op, "lane": w.lane, "modules": w.layers, "weights": w.weights, "bytes": w.bytes} for w in found
+            {"op": w.op, "lane": w.lane, "modules": w.modules, "weights": w.weights, "bytes": w.bytes} for w in found
         ]
         click.echo(
             msgspec.json.encode(
@@ -72,6 +71,6 @@ def _weights(answer: Resolution, found: list[WeightBytes], split: Parallel, as_j
             ).decode()
         )
         return
-    lines = [[w.op, w.lane, str(w.layers), f"{w.weights:,}", f"{w.bytes / (1 << 30):.3f}"] for w in found]
+    lines = [[w.op, w.lane, str(w.modules), f"{w.weights:,}", f"{w.bytes / (1 << 30):.3f}"] for w in found]
     click.echo(table(["op", "lane", "modules", "weights", "GiB"], lines, frozenset({2, 3, 4})))
     click.echo(f"\n  {total / (1 << 30):.2f} GiB per GPU at tp {split.tp}, ep {split.moe_ep}, scales included")

@@ -104,7 +104,9 @@ def resolve_with(
         rows.append(Resolved(module, answer, lane))
     problems = [Problem(code, message) for code, message in reading.findings]
     problems += [_duplicates(d.name, d.duplicates) for d in opened.files.values() if d.duplicates]
-    return Resolution(opened, reading, family, hardware, rows, chooser, _kv_cache(reading), problems, chosen)
+    return Resolution(
+        opened, reading, family, hardware, rows, chooser, _kv_cache(reading), problems, chosen, lanes=lanes
+    )
 
 
 def _duplicates(file: str, keys: tuple[str, ...]) -> Problem:

@@ -21,6 +21,8 @@ class Member:
         ``column`` splits the output, ``row`` the input, ``replicated`` nothing.
     heads
         For a column split in units of heads: how many; replicated when tensor parallel exceeds them.
+    queries
+        For queries, keys and values in one stored matrix: how many query heads; ``heads`` are then those of the keys.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Member:
     into: int
     style: str
     heads: int = 0
+    queries: int = 0
 
 
 @dataclass(slots=True)

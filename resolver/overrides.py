@@ -100,4 +100,5 @@ def apply(resolution: Resolution, overrides: Sequence[Override], lanes: Lanes) -
     return Resolution(
         resolution.checkpoint, resolution.reading, resolution.family, resolution.system, rows, resolution.chooser,
         resolution.kv_cache, problems, {**resolution.explicit, **{o.pattern: o.algorithm for o in overrides}},
+        lanes=lanes,
     )  # fmt: skip

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .checkpoint import Checkpoint
     from .decide import Chooser
     from .family import Family
-    from .lanes import LaneAnswer
+    from .lanes import LaneAnswer, Lanes
     from .loader import Reading
     from .modules import Module
     from .systems import System
@@ -79,6 +79,7 @@ class Resolution:
     kv_cache: str = "auto"
     problems: list[Problem] = field(default_factory=list)
     explicit: Mapping[str, str] = field(default_factory=dict)
+    lanes: Lanes = field(kw_only=True)
 
     def __iter__(self) -> Iterator[Resolved]:
         return iter(self.rows)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError, RuleError
+from ..errors import CheckpointError, RuleError, UsageError
 from .expressions import evaluate, names_used, present
 from .modules import Member, Module, Operation, OverlapGroup
+from .parallel import Parallel
 from .templates import style
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from ..grammar import tree as t
     from .family import Family
     from .templates import Block, StackPlan
+
+
+_ONE_RANK = Parallel().values
 
 
 def _whole(value: Any, what: str, family: Family, node: t.Node) -> int:
@@ -41,18 +45,17 @@ class Walk:
         self._cache: dict[tuple[str, int, int], Any] = {}
 
     def check(self) -> None:
-        """Check the family's `require` statements."""
+        """Check the family's `require` statements; those that name a parallel size judge the split, not the config."""
         for require in self.family.requires:
             self._require(require)
 
     def _require(self, require: t.Require) -> None:
-        if not evaluate(require.test, self.scope):
-            raise CheckpointError(
-                "BL213",
-                require.message,
-                place=f"{self.family.file}:{require.at.line}",
-                help="compare the config with the published one",
-            )
+        if evaluate(require.test, self.scope):
+            return
+        place = f"{self.family.file}:{require.at.line}"
+        if names_used(require.test, self.scope.lets) & _ONE_RANK.keys():
+            raise UsageError("BL225", require.message, place=place, help="choose another split")
+        raise CheckpointError("BL213", require.message, place=place, help="compare the config with the published one")
 
     def blocks(self) -> Iterator[tuple[StackPlan, int, Block]]:
         """Yield (stack, layer index, block) for every block whose condition holds."""
@@ -63,25 +66,25 @@ class Walk:
                 continue
             for require in stack.requires:
                 self._require(require)
-            if stack.count is None:
-                indexes: list[int] = [-1]
-            else:
-                count = evaluate(stack.count, self.scope)
-                if not present(count):
-                    raise CheckpointError(
-                        "BL214",
-                        f"the number of layers of `{stack.name}` is not in the config",
-                        place=self.family.file,
-                        help="add the missing key",
-                    )
-                indexes = list(range(min(_whole(count, "the number of layers", self.family, stack.count), 100_000)))
-            for i in indexes:
+            for i in [-1] if stack.count is None else range(self.count(stack)):
                 if i >= 0:
                     self.scope.values["i"] = i
                 for block in stack.blocks:
                     self.scope.lets = {**self.family.lets, **block.lets}
                     if block.when is None or evaluate(block.when, self.scope):
                         yield stack, i, block
+
+    def count(self, stack: StackPlan) -> int:
+        """Return how many layers a stack has."""
+        count = evaluate(stack.count, self.scope) if stack.count is not None else None
+        if stack.count is None or not present(count):
+            raise CheckpointError(
+                "BL214",
+                f"the number of layers of `{stack.name}` is not in the config",
+                place=self.family.file,
+                help="add the missing key",
+            )
+        return min(_whole(count, "the number of layers", self.family, stack.count), 100_000)
 
     def sizes(self, node: t.Module, index: int) -> tuple[int, int] | None:
         """Evaluate ``[out, in]``; memoised when it does not depend on the layer."""
@@ -122,6 +125,18 @@ class Walk:
         return found
 
 
+def depths(family: Family, config: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many layers every priced stack has, in model order."""
+    out: dict[str, int] = {}
+    walk = Walk(family, config, _ONE_RANK)
+    for stack in family.stacks:
+        if stack.priced and stack.count is not None:
+            walk.scope.lets = {**family.lets, **stack.lets}
+            if stack.when is None or evaluate(stack.when, walk.scope):
+                out[stack.name] = walk.count(stack)
+    return out
+
+
 def _join(template: str, index: int) -> str:
     return template.replace("{i}", str(index)) if index >= 0 else template
 
@@ -130,8 +145,9 @@ def _member(walk: Walk, node: t.Module, checkpoint: str, index: int) -> Member |
     sizes = walk.sizes(node, index)
     if sizes is None:
         return None
-    heads = walk.options(node, index).get("heads", 0)
-    return Member(checkpoint, sizes[0], sizes[1], style(node), heads if isinstance(heads, int) else 0)
+    given = walk.options(node, index)
+    heads, queries = (v if isinstance(v, int) else 0 for v in (given.get("heads", 0), given.get("queries", 0)))
+    return Member(checkpoint, sizes[0], sizes[1], style(node), heads, queries)
 
 
 def modules(family: Family, config: Mapping[str, Any]) -> list[Module]:
@@ -142,7 +158,7 @@ def modules(family: Family, config: Mapping[str, Any]) -> list[Module]:
     CheckpointError
         A size is missing, no whole number, or contradicts a `require` of the family.
     """
-    walk = Walk(family, config)
+    walk = Walk(family, config, _ONE_RANK)
     walk.check()
     out: list[Module] = []
     for stack, index, block in walk.blocks():
@@ -202,6 +218,7 @@ def operations(
         What the shapes may use: ``tp``, ``ep``, ``dp``, ``moe_tp``, and the ``phase``.
     """
     walk = Walk(family, config, values)
+    walk.check()
     out: list[Operation] = []
     groups: list[OverlapGroup] = []
     seen: set[tuple[str, str, str]] = set()

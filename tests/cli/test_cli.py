@@ -111,10 +111,10 @@ def test_buckets_json():
 def test_weights_per_gpu():
     document = json.loads(run("buckets", LIGHTNING, *TARGET, "--weights", "--json").stdout)
     experts = next(o for o in document["ops"] if o["op"] == "experts")
-    # 23 layers x 128 experts x two matrices of 2688 x 1856, at 4 bits and one fp8 scale per 16.
+    # 23 layers x 128 experts x two matrices of 2688 x 1856, at 4 bits, one fp8 scale per 16 and one fp32 scale a matrix.
     weights = 23 * 128 * 2 * 2688 * 1856
     assert experts["weights"] == weights
-    assert experts["bytes"] == weights * 9 / 16
+    assert experts["bytes"] == weights * 9 / 16 + 23 * 128 * 2 * 4
 
 
 def test_explicit_modes_are_told_apart_from_inferred():
