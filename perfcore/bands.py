@@ -7,6 +7,7 @@ version, lane), method and region of x, are the band factors of a price made tha
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -78,7 +79,9 @@ def _quantiles(bins: IntArray, values: FloatArray) -> list[tuple[int, float, flo
     found = []
     for key, first, size in zip(keys.tolist(), start.tolist(), count.tolist(), strict=True):
         if size >= ENOUGH:
-            low, high = (min(int(q * size), size - 1) for q in QUANTILES)
+            # The order statistics that hold the wanted share of new residuals, not of these (split conformal).
+            low = max(math.floor(QUANTILES[0] * (size + 1)) - 1, 0)
+            high = min(math.ceil(QUANTILES[1] * (size + 1)) - 1, size - 1)
             part = np.partition(ranked[first : first + size], (low, high))
             found.append((key, float(part[low]), float(part[high])))
     return found
@@ -157,7 +160,7 @@ def _inside(pack: Pack, guesses: FloatArray, found: _Residuals) -> None:
     x = arrays["axes"][row[:, lay.X_OFF] + (cell - row[:, lay.VAL_OFF]) % row[:, lay.X_N]]
     y, group = arrays["values"][cell], row[:, lay.GROUP]
     found.add(ALONG_X, group, x, y / guesses[gaps.ALONG_X, cell])
-    found.add(GAP, group, x, y / gaps.combined(guesses[:, cell]))
+    found.add(GAP, group, x, y / gaps.combined(guesses[:, cell], sites=pack.spec.sites))
     for axis in (gaps.ALONG_A0, gaps.ALONG_A1):
         found.add(SITE, group, x, y / guesses[axis, cell])
 

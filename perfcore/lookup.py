@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from ..errors import MissingDataError, UsageError
-from . import bands, kernels, reference, sol
+from . import bands, reference, sol
 from .explain import nearest
 from .modes import EXTRAPOLATED, INTERPOLATED, MEASURED, ROOFLINE, SOURCES, TRANSFERRED
 from .pack import NO_KERNEL
@@ -44,7 +44,7 @@ class Answers:
     version
         Version of the rows behind each answer, empty for a roofline; left out (an empty list) for large batches.
     kernel
-        Kernel that ran, where the answer is one measured row.
+        Kernel that ran, where the answer is one measured row; empty words for large batches.
     """
 
     ms: FloatArray
@@ -259,7 +259,7 @@ def _evaluate(
     store: Store, pack: Pack, slab: IntArray, axes: list[FloatArray]
 ) -> tuple[FloatArray, IntArray, IntArray]:
     policy = load_policy()
-    if len(slab) >= WORTH_COMPILING or kernels.loaded():
+    if len(slab) >= WORTH_COMPILING:
         from .batch import Lookups
 
         ms, status = Lookups(store, policy, pack.spec.name)(slab, axes[0], axes[1], axes[2])

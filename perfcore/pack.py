@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -89,7 +88,6 @@ class Pack:
     notes: dict[str, Any] = field(default_factory=dict)
     guesses: FloatArray | None = field(default=None, repr=False)
     _lookup: dict[str, dict[str | int, int]] = field(default_factory=dict, repr=False)
-    _checked: set[int] = field(default_factory=set, repr=False)
 
     @property
     def slabs(self) -> IntArray:
@@ -148,15 +146,6 @@ class Pack:
         start = int(row[lay.VAL_OFF])
         return slice(start, start + int(row[lay.A0_N] * row[lay.A1_N] * row[lay.X_N]))
 
-    def verify(self, slab: int) -> bool:
-        """Check the stored sum of a slab's cells once; False when they were damaged on disk."""
-        if slab in self._checked:
-            return True
-        if zlib.crc32(self.arrays["values"][self.cells(slab)].tobytes()) != int(self.arrays["sums"][slab]):
-            return False
-        self._checked.add(slab)
-        return True
-
 
 def _plain(value: Any) -> str | int:
     return str(value) if isinstance(value, str) else int(value)
@@ -212,14 +201,11 @@ def build(spec: TableSpec, columns: Columns) -> Pack:
         "keys": keys, "key_ids": ids, "slabs": slabs, "axes": axes, "values": values, "marks": marks,
         "kernel": kernel, "curve": curve, "groups": groups,
     }  # fmt: skip
-    gaps.fill(arrays, guesses := gaps.estimates(arrays))
+    gaps.fill(arrays, guesses := gaps.estimates(arrays), sites=spec.sites)
     arrays |= _columns(arrays)
     # The smallest a0 of a complete column, where a kernel does the least work.
     first_column = slabs[:, lay.COL_OFF] + arrays["full"][slabs[:, lay.FULL_OFF]]
     arrays["least_a0"] = axes[slabs[:, lay.A0_OFF] + arrays["col_idx"][arrays["col_ptr"][first_column]]]
-    arrays["sums"] = np.array(
-        [zlib.crc32(values[o : o + n].tobytes()) for o, n in zip(slabs[:, lay.VAL_OFF], cells, strict=True)], np.uint32
-    )
     notes = {
         "rows": int((marks == lay.MEASURED).sum()),
         "duplicates": len(latency) - int((marks == lay.MEASURED).sum()),

@@ -111,6 +111,11 @@ class TableSpec:
         return (self.outer0, self.outer1, self.x)
 
     @property
+    def sites(self) -> bool:
+        """Whether the table has two outer axes."""
+        return self.outer0 is not None and self.outer1 is not None
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Key and axis columns: together they identify a row."""
         return self.keys + tuple(axis.column for axis in self.axes if axis is not None)
