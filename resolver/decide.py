@@ -387,21 +387,25 @@ class Chooser:
             )
         return word
 
+    def _algorithm_row(self, word: str, kind: str) -> t.Algorithm | None:
+        """Return the first row of `algorithms` that fits a word for a kind of module."""
+        for row in self.reading.format.algorithms if self.reading.format is not None else ():
+            if row.kinds and kind not in row.kinds:
+                continue
+            if (not row.words or word in row.words) and (row.when is None or self._holds(row.when)):
+                return row
+        return None
+
     def _classified(self, rule: Rule, module: Module, word: str, evidence: tuple[str, ...], note: str) -> Answer:
-        chosen = self.reading.format
-        for row in chosen.algorithms if chosen is not None else ():
-            if row.kinds and module.kind not in row.kinds:
-                continue
-            if (row.words and word not in row.words) or (row.when is not None and not self._holds(row.when)):
-                continue
-            if row.outcome.refusal is not None:
-                raise self._refusal(rule, module, row.outcome.refusal, "BL247", evidence)
-            algorithm = row.outcome.algorithm or UNQUANTIZED
-            answer = self._answer(rule, algorithm, row.outcome.activations, evidence, note)
-            return replace(answer, declared=word) if algorithm != UNQUANTIZED else answer
-        raise self._refusal(
-            rule, module, f"algorithm `{word}` is not supported for {module.kind} modules", "BL247", evidence
-        )
+        row = self._algorithm_row(word, module.kind)
+        if row is None:
+            message = f"algorithm `{word}` is not supported for {module.kind} modules"
+            raise self._refusal(rule, module, message, "BL247", evidence)
+        if row.outcome.refusal is not None:
+            raise self._refusal(rule, module, row.outcome.refusal, "BL247", evidence)
+        algorithm = row.outcome.algorithm or UNQUANTIZED
+        answer = self._answer(rule, algorithm, row.outcome.activations, evidence, note)
+        return replace(answer, declared=word) if algorithm != UNQUANTIZED else answer
 
     # --- groups -------------------------------------------------------------
 
