@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -59,7 +60,16 @@ class Checkpoint:
 
         import msgspec
 
-        data = msgspec.json.encode({n: d.value for n, d in sorted(self.files.items())}, order="sorted")
+        content = {n: d.value for n, d in sorted(self.files.items())}
+        try:
+            data = msgspec.json.encode(content, order="sorted")
+        except (OverflowError, UnicodeEncodeError):
+            # Numbers over 64 bits and lone surrogates are JSON to Python, not to msgspec.
+            data = json.dumps(content, sort_keys=True).encode()
+        except RecursionError:
+            raise CheckpointError(
+                "BL204", "the metadata is nested too deeply", place=self.name, help="no checkpoint metadata needs that"
+            ) from None
         return hashlib.sha256(data).hexdigest()[:16]
 
 

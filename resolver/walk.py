@@ -23,7 +23,12 @@ _ONE_RANK = Parallel().values
 
 def _whole(value: Any, what: str, family: Family, node: t.Node) -> int:
     place = f"{family.file}:{node.at.line}"
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or isinstance(value, float)
+        and not value.is_integer()
+    ):
         raise CheckpointError(
             "BL212",
             f"{what} is {value}, not a whole number",
