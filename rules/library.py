@@ -255,10 +255,48 @@ def find(folders: tuple[Path, ...] = ()) -> Library:
         User folders, first one strongest; ``BITLANE_RULES`` (a path list) comes after them, then the packaged rules.
         A user's file for the same loader, family or architecture replaces the packaged one; ``extend`` files add to it.
     """
-    listed = tuple(Path(p) for p in os.environ.get("BITLANE_RULES", "").split(os.pathsep) if p)
-    roots = (*folders, *listed, paths.RULES)
-    stamps = tuple((root, _stamp(root)) for root in roots)
+    stamps = tuple((root, _stamp(root)) for root in folders_in_force(folders))
     return _find(stamps)
+
+
+def folders_in_force(folders: tuple[Path, ...] = ()) -> tuple[Path, ...]:
+    """Return the folders whose rule files count, strongest first."""
+    listed = tuple(Path(p) for p in os.environ.get("BITLANE_RULES", "").split(os.pathsep) if p)
+    return (*folders, *listed, paths.RULES)
+
+
+def find_usable(folders: tuple[Path, ...] = ()) -> Library:
+    """Find the rule files in force, leaving out those that cannot be read at all; for tools that say what is wrong."""
+    kept: list[RuleFile] = []
+    for root in folders_in_force(folders):
+        for name, mtime_ns, size in _stamp(root):
+            try:
+                file = opened(Path(name), _label(Path(name), root))
+                file.tree()
+            except RuleError:
+                continue
+            kept.append(replace(file, stamp=(mtime_ns, size)))
+    return _ranked(kept)
+
+
+def opened(path: Path, label: str) -> RuleFile:
+    """Return one rule file.
+
+    Raises
+    ------
+    RuleError
+        It cannot be read, or does not say what it describes.
+    """
+    file = _scan(path, label)
+    if file is None:
+        raise RuleError(
+            "BL100", "the file does not say what it describes", place=label, help="see docs/rule-language.md"
+        )
+    return file
+
+
+def _label(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if root == paths.RULES else str(path)
 
 
 def _stamp(root: Path) -> tuple[tuple[str, int, int], ...]:
@@ -275,24 +313,25 @@ def _stamp(root: Path) -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=16)
 def _find(stamps: tuple[tuple[Path, tuple[tuple[str, int, int], ...]], ...]) -> Library:
+    kept = []
+    for root, files in stamps:
+        for name, mtime_ns, size in files:
+            file = _scan(Path(name), _label(Path(name), root))
+            if file is not None:
+                kept.append(replace(file, stamp=(mtime_ns, size)))
+    return _ranked(kept)
+
+
+def _ranked(found: list[RuleFile]) -> Library:
+    """Keep the first file of every loader, family and of the lanes, and every extension."""
     kept: list[RuleFile] = []
     shadowed: list[RuleFile] = []
     taken: set[tuple[str, str]] = set()
-    for root, files in stamps:
-        for text, mtime_ns, size in files:
-            path = Path(text)
-            label = path.relative_to(root).as_posix() if root == paths.RULES else str(path)
-            file = _scan(path, label)
-            if file is None:
-                continue
-            file = replace(file, stamp=(mtime_ns, size))
-            keys = {(file.kind, file.name)}
-            if not file.extends and keys & taken:
-                shadowed.append(file)
-                continue
-            if not file.extends:
-                taken |= keys
-            kept.append(file)
+    for file in found:
+        key = (file.kind, file.name)
+        (shadowed if not file.extends and key in taken else kept).append(file)
+        if not file.extends:
+            taken.add(key)
     return Library(tuple(kept), tuple(shadowed))
 
 

@@ -1,0 +1,264 @@
+"""Which rules decide anything: every rule counted over a corpus of checkpoints and the rules' own tests."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import BitlaneError, CheckpointError
+from ..grammar import tree as t
+from ..grammar.lines import statement
+from .answers import RefusalError
+from .checkpoint import Checkpoint, from_dicts, from_folder, packaged
+from .decide import Chooser
+from .declarations import declarations
+from .expressions import evaluate
+from .family import compile_family
+from .lanes import Lanes
+from .loader import Reading, Rule, compile_loader, read
+from .metadata import printable
+from .systems import known, system
+from .vocabulary import Vocabulary
+from .walk import modules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from ..rules.library import Library
+    from .answers import Answer
+    from .loader import Loader, LoaderFormat
+    from .modules import Module
+
+_BY: Final = re.compile(r"\(by (?P<place>.+:\d+)\)")
+# These decide whenever they are asked; that they never lose says nothing.
+_FINAL: Final = (t.Leave, t.Default, t.Refuse, t.Report, t.Format)
+
+
+@dataclass(slots=True)
+class Count:
+    """How one rule fared.
+
+    Attributes
+    ----------
+    place
+        ``file:line``.
+    rule
+        As written.
+    what
+        ``step``, ``row`` (of algorithms or schemes), ``format``, ``check`` or ``lane``.
+    fired, lost
+        How many modules (checks and formats: checkpoints) it decided, and how many it was asked about in vain.
+    final
+        Whether it decides whenever it is asked.
+    """
+
+    place: str
+    rule: str
+    what: str
+    fired: int = 0
+    lost: int = 0
+    final: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"at": self.place, "rule": self.rule, "what": self.what, "fired": self.fired, "lost": self.lost}
+
+
+@dataclass(slots=True)
+class Coverage:
+    """The counts of every rule, by place; and what could not be read."""
+
+    counts: dict[str, Count] = field(default_factory=dict)
+    checkpoints: int = 0
+    questions: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+    def never_fired(self) -> list[Count]:
+        """Rules that decided nothing."""
+        return [c for c in self.counts.values() if not c.fired]
+
+    def never_lost(self) -> list[Count]:
+        """Rules that decided whatever they were asked, and more than once: maybe they are wider than meant."""
+        return [c for c in self.counts.values() if c.fired > 1 and not c.lost and not c.final and c.what == "step"]
+
+    @property
+    def percent(self) -> float:
+        """Share of the rules that decided something, in percent."""
+        return 100.0 * (len(self.counts) - len(self.never_fired())) / max(1, len(self.counts))
+
+    def add(self, place: str, fired: bool, times: int = 1) -> None:
+        """Count one rule."""
+        found = self.counts.get(place)
+        if found is None:
+            return
+        if fired:
+            found.fired += times
+        else:
+            found.lost += times
+
+
+class _Counting(Chooser):
+    """A chooser that counts which rules and rows it goes through."""
+
+    coverage: Coverage
+    file_of: dict[int, str]
+
+    def _try(self, rule: Rule, module: Module) -> tuple[Answer | None, str]:
+        try:
+            answer, note = super()._try(rule, module)
+        except RefusalError:
+            self.coverage.add(rule.place, True)
+            raise
+        self.coverage.add(rule.place, answer is not None)
+        return answer, note
+
+    def _algorithm_row(self, word: str, kind: str) -> t.Algorithm | None:
+        row = super()._algorithm_row(word, kind)
+        self._count(row)
+        return row
+
+    def _scheme_row(self, scope: Any, kind: str, key: tuple[str, str]) -> t.Scheme | None:
+        row = super()._scheme_row(scope, kind, key)
+        self._count(row)
+        return row
+
+    def _count(self, row: t.Node | None) -> None:
+        if row is not None:
+            self.coverage.add(self.file_of.get(id(row), ""), True)
+
+
+def corpus(folders: Iterable[Path] = (), models: tuple[Path, ...] = ()) -> Iterator[Checkpoint]:
+    """Yield the packaged checkpoints and those of folders (one checkpoint each, or many ``org--name`` in one)."""
+    for name, folder in packaged(models).items():
+        yield from_folder(folder, name)
+    for folder in folders:
+        for config in sorted(folder.rglob("config.json")):
+            yield from_folder(config.parent, str(config.parent))
+
+
+def measure(
+    library: Library, checkpoints: Iterable[Checkpoint], loaders: tuple[str, ...] = (), with_tests: bool = True
+) -> Coverage:
+    """Count every rule of some loaders (all of them by default) over checkpoints and the tests of rule files.
+
+    Every checkpoint is put to every version that a loader file describes.
+    """
+    out = Coverage()
+    names = loaders or tuple(library.loaders())
+    compiled = [compile_loader(library, n, v) for n in names for v in library.loader(n)[0].versions]
+    places = _universe(compiled, library, out)
+    given = list(checkpoints)
+    if with_tests:
+        given += _tests(library)
+    asked: set[tuple[str, str, str, str, str]] = set()
+    for checkpoint in given:
+        out.checkpoints += 1
+        for loader in compiled:
+            out.questions += 1
+            try:
+                _one(library, loader, checkpoint, places, out, asked)
+            except BitlaneError as error:
+                out.skipped.append(f"{printable(checkpoint.name)} under {loader.name} {loader.version}: {error.code}")
+    _lanes(library, asked, out)
+    return out
+
+
+def _tests(library: Library) -> Iterator[Checkpoint]:
+    for _, files in Vocabulary(library).givens:
+        if all(isinstance(v, dict) for v in files.values()) and "config.json" in files:
+            yield from_dicts(files, "<test>")
+
+
+def _universe(compiled: list[Loader], library: Library, out: Coverage) -> dict[int, str]:
+    """List every rule that is in force in some version; return the place of every row."""
+    places: dict[int, str] = {}
+
+    def put(node: t.Node, file: str, what: str) -> None:
+        place = f"{file}:{node.at.line}"
+        places[id(node)] = place
+        out.counts.setdefault(place, Count(place, statement(node), what, final=isinstance(node, _FINAL)))
+
+    for loader in compiled:
+        for check, file in loader.checks:
+            put(check, file, "check")
+        for format in loader.formats:
+            _format_rules(format, put)
+    for placed in library.lanes():
+        if isinstance(placed.item, t.Lane):
+            put(placed.item, placed.file, "lane")
+    return places
+
+
+def _format_rules(format: LoaderFormat, put: Any) -> None:
+    out = f"{format.file}:{format.line}"
+    head = t.Format(name=format.name, when=format.when, items=(), at=t.Span(format.line))
+    put(head, out.rpartition(":")[0], "format")
+    for check, file in format.checks:
+        put(check, file, "check")
+    for row in (*format.algorithms, *format.schemes):
+        put(row, format.file, "row")
+    todo = list(format.rules)
+    while todo:
+        rule = todo.pop(0)
+        put(rule.step, rule.file, "step")
+        todo += rule.inner
+
+
+def _one(
+    library: Library,
+    loader: Loader,
+    checkpoint: Checkpoint,
+    places: dict[int, str],
+    out: Coverage,
+    asked: set[tuple[str, str, str, str, str]],
+) -> None:
+    family = compile_family(library, checkpoint.architecture, loader.name, loader.version)
+    hardware = system("gb200", None, library)
+    try:
+        reading = read(loader, checkpoint, {"sm": hardware.sm, "system": hardware.name})
+    except CheckpointError as error:
+        found = _BY.search(error.place)
+        if found is None:
+            raise
+        out.add(found["place"], True)
+        return
+    _checks(loader, reading, out)
+    if reading.format is None:
+        return
+    out.add(f"{reading.format.file}:{reading.format.line}", True)
+    chooser = _Counting(reading, declarations(reading, family.renames), family.packed)
+    chooser.coverage, chooser.file_of = out, places
+    for module in modules(family, checkpoint.config):
+        try:
+            answer = chooser.decide(module)
+        except CheckpointError:
+            continue
+        asked.add(
+            (loader.name, loader.version, answer.algorithm, answer.activations, f"{module.kind} {reading.format.name}")
+        )
+
+
+def _checks(loader: Loader, reading: Reading, out: Coverage) -> None:
+    format = reading.format
+    for check, file in (*loader.checks, *(format.checks if format is not None else ())):
+        holds = check.when is None or bool(evaluate(check.when, reading.scope))
+        out.add(f"{file}:{check.at.line}", holds)
+
+
+def _lanes(library: Library, asked: set[tuple[str, str, str, str, str]], out: Coverage) -> None:
+    """Ask the lane rules for every answer that came up, on every GPU."""
+    for name in sorted(known()):
+        hardware = system(name, None, library)
+        chosen: dict[tuple[str, str], Lanes] = {}
+        for loader, version, algorithm, activations, where in sorted(asked):
+            kind, _, format = where.partition(" ")
+            key = (loader, version)
+            if key not in chosen:
+                chosen[key] = Lanes(library, loader, version, hardware.sm, hardware.name)
+            try:
+                answer = chosen[key].choose(algorithm, activations, kind, format)
+            except CheckpointError:
+                continue
+            out.add(answer.rule_at, True)
