@@ -103,8 +103,9 @@ def _parallel(**sizes: int) -> Parallel:
 def parallel(function: F) -> F:
     """Take the parallel sizes, as one argument ``split``."""
     size = click.IntRange(1)
-    wrapped: F = _gather(function, "split", _parallel, ("tp", "ep", "dp", "moe_tp"))
+    wrapped: F = _gather(function, "split", _parallel, ("tp", "ep", "dp", "moe_tp", "pp"))
     for option in (
+        click.option("--pp", type=size, default=1, show_default=True, help="Pipeline stages."),
         click.option(
             "--moe-tp", type=click.IntRange(0), default=0, help="Tensor split of experts; else what --ep leaves."
         ),
@@ -114,6 +115,26 @@ def parallel(function: F) -> F:
     ):
         wrapped = option(wrapped)
     return wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """Whether buckets of one operation share a line, and whether their parts stand below it."""
+
+    fold: bool = False
+    parts: bool = False
+
+
+def _folding(fold: bool, parts: bool) -> Folding:
+    return Folding(fold or parts, parts)
+
+
+def folding(function: F) -> F:
+    """Take how operations are folded, as one argument ``folding``."""
+    wrapped: F = _gather(function, "folding", _folding, ("fold", "parts"))
+    parts = click.option("--parts", is_flag=True, help="Fold, with what was folded below each line.")
+    fold = click.option("--fold", is_flag=True, help="One line per operation; what differs inside it is `mixed`.")
+    return fold(parts(wrapped))
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the JSON contract.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..perfcore.fold import FoldedPrice, fold
 from ..perfcore.forward import price
 from . import options, printable
 from .render import colour, table
@@ -48,8 +49,11 @@ _SOURCES = {
 @click.option(
     "--perf-data", multiple=True, type=click.Path(path_type=Path), metavar="DIR", help="More tables; their rows win."
 )
+@options.folding
 @options.as_json
-def command(asked: options.Question, split: Parallel, mode: Any, as_json: bool, **workload: Any) -> None:
+def command(
+    asked: options.Question, split: Parallel, mode: Any, folding: options.Folding, as_json: bool, **workload: Any
+) -> None:
     """Price one forward pass of CHECKPOINT from measured kernel tables, with source and origin of every number.
 
     \b
@@ -62,45 +66,73 @@ def command(asked: options.Question, split: Parallel, mode: Any, as_json: bool, 
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode(document(answer, found, split)).decode())
+        click.echo(msgspec.json.encode(document(answer, found, split, folding)).decode())
         return
-    show(answer, found, split.tp)
+    show(answer, found, split, folding)
 
 
-def document(answer: Resolution, found: PassPrice, split: Parallel) -> dict[str, Any]:
-    """Return the JSON contract ``bitlane.price/1``."""
+def document(
+    answer: Resolution, found: PassPrice, split: Parallel, folding: options.Folding | None = None
+) -> dict[str, Any]:
+    """Return the JSON contract ``bitlane.price/1``; folded operations keep its keys."""
     asked = {"checkpoint": answer.checkpoint.name, "loader": answer.loader, "loader_version": answer.version}
-    return {**found.to_dict(), **asked, "tp": split.tp, "ep": split.moe_ep, "dp": split.dp}
+    out = {**found.to_dict(), **asked, **split.values}
+    if folding is not None and folding.fold:
+        out["ops"] = [f.to_dict(folding.parts) for f in fold(found.ops)]
+    return out
 
 
-def show(answer: Resolution, found: PassPrice, tp: int) -> None:
+def show(answer: Resolution, found: PassPrice, split: Parallel, folding: options.Folding | None = None) -> None:
     """Print a priced pass for people."""
     w = found.workload
     low, high = found.band
     parts = [click.style(f"{s} {ms / found.total_ms:.0%}", fg=_SOURCES[s]) for s, ms in found.by_source_ms.items()]
-    total = click.style(f"{found.total_ms:.3f} ms", bold=True)
+    total = f"{click.style(f'{found.total_ms:.3f} ms', bold=True)}  [{low:.3f}, {high:.3f}]"
     where = f"{answer.loader} {answer.version} on {answer.system.name}, {found.mode}"
     click.echo(f"{printable(answer.checkpoint.name)}   {where}")
-    click.echo(f"{w.phase} {w.batch} x {w.isl}, tp {tp}   {total}  [{low:.3f}, {high:.3f}]   {'   '.join(parts)}\n")
-    rows = [
-        [
-            op.op,
-            op.kind,
-            colour(op.lane, answer_algorithm(op)),
-            str(op.layers),
-            f"{op.ms_per_layer:.4f}",
-            f"{op.ms:.3f}",
-            click.style(op.source, fg=_SOURCES.get(op.source)),
-            _origin(op),
-        ]
-        for op in found.ops
-    ]
+    click.echo(f"{w.phase} {w.batch} x {w.isl}, {split.text}   {total}   {'   '.join(parts)}\n")
+    rows: list[list[str]] = []
+    folded = folding is not None and folding.fold
+    for op in fold(found.ops) if folded else found.ops:
+        rows.append(_line(op))
+        if isinstance(op, FoldedPrice) and folding is not None and folding.parts and len(op.parts) > 1:
+            rows += [_line(part, "  ") for part in op.parts]
     click.echo(table(["op", "kind", "lane", "layers", "ms/layer", "ms", "source", "from"], rows, frozenset({3, 4, 5})))
     if any(op.counted_ms < op.ms for op in found.ops):
         click.echo("\n  operations that run side by side count once, as the longer of the two sides")
+    if split.dp > 1:
+        click.echo(f"\n  {w.batch} sequences in each of {split.dp} attention groups")
+    if found.stages:
+        _show_stages(found)
 
 
-def answer_algorithm(op: OpPrice) -> str:
+def _show_stages(found: PassPrice) -> None:
+    slowest = found.slowest
+    rows = [
+        [str(s.number), f"{s.first}..{s.last - 1}", f"{s.ms:.3f}", "slowest" if s is slowest else ""]
+        for s in found.stages
+    ]
+    click.echo("\n" + table(["stage", "layers", "ms", ""], rows, frozenset({0, 1, 2})))
+    if slowest is not None:
+        click.echo(
+            f"\n  the total runs through all stages once; with all of them busy, a pass every {slowest.ms:.3f} ms"
+        )
+
+
+def _line(op: OpPrice | FoldedPrice, indent: str = "") -> list[str]:
+    return [
+        indent + op.op,
+        op.kind,
+        colour(op.lane, answer_algorithm(op)),
+        str(op.layers),
+        f"{op.ms_per_layer:.4f}",
+        f"{op.ms:.3f}",
+        click.style(op.source, fg=_SOURCES.get(op.source)),
+        _origin(op),
+    ]
+
+
+def answer_algorithm(op: OpPrice | FoldedPrice) -> str:
     """Word by which a lane is coloured."""
     return (
         op.lane.removesuffix("_wo").removesuffix("_static").removesuffix("_dynamic")
@@ -109,7 +141,7 @@ def answer_algorithm(op: OpPrice) -> str:
     )
 
 
-def _origin(op: OpPrice) -> str:
+def _origin(op: OpPrice | FoldedPrice) -> str:
     origin = op.origin
     named = " ".join(str(origin[k]) for k in ("system", "backend", "version") if origin.get(k))
     method = origin.get("method")

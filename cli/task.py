@@ -36,7 +36,7 @@ def new(file: str, asked: options.Question, split: Parallel, phase: str, batch: 
         checkpoint=asked.checkpoint,
         loader=asked.loader,
         system=asked.system,
-        parallel=tasks.Split(tp=split.tp, ep=split.moe_ep, dp=split.dp),
+        parallel=tasks.Split(tp=split.tp, ep=split.moe_ep, dp=split.dp, pp=split.pp),
         workload=tuple(tasks.Pass(phase=p, batch=batch, isl=isl) for p in phases),
         modes=tasks.Modes(gemm=asked.gemm_mode, moe=asked.moe_mode),
         price=tasks.Pricing(mode=mode.upper()),
@@ -90,7 +90,7 @@ def price(file: str, as_json: bool) -> None:
     for number, one in enumerate(found):
         if number:
             click.echo()
-        show_price(answer, one, task.parallel.tp)
+        show_price(answer, one, task.parallel.parallel())
 
 
 def _resolved(task: tasks.Task) -> Resolution:

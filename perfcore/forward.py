@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import paths
 from ..resolver.api import resolve
-from ..resolver.buckets import Parallel, buckets
+from ..resolver.buckets import buckets
+from ..resolver.parallel import Parallel
 from ..resolver.resolution import Resolution
+from ..resolver.splits import stages
 
 if TYPE_CHECKING:
     import os
@@ -46,8 +49,9 @@ def price(
         As for :func:`bitlane.resolve`; a ready resolution makes ``loader`` and ``system`` unnecessary.
     phase, batch, isl, prefix
         The pass: ``prefill`` of ``batch`` prompts of ``isl`` tokens, or one ``decode`` step with ``isl`` tokens cached.
+        With attention data parallelism every group runs such a batch, and the experts see the tokens of all groups.
     parallel
-        The split over GPUs; one rank by default.
+        The split over GPUs; one rank by default. With pipeline stages the total runs through all of them once.
     mode
         ``SILICON``, ``HYBRID``, ``EMPIRICAL`` or ``SOL``.
     allow_roofline
@@ -72,6 +76,7 @@ def price(
     >>> found.total_ms > 0
     True
     """
+    from .pricing import StagePrice
     from .pricing import price as price_buckets
     from .store import Store
     from .workload import Workload
@@ -82,14 +87,22 @@ def price(
         else resolve(checkpoint, loader, system, rules=rules, models=models, modes=modes)
     )
     store = Store([paths.PERF_DATA, *map(Path, perf_data)]) if perf_data else None
-    return price_buckets(
-        buckets(answer, parallel, phase),
-        Workload(phase, batch, isl, prefix),
-        system=answer.system.name,
-        backend=answer.loader,
-        version=answer.version,
-        mode=mode,
-        store=store,
-        allow_roofline=allow_roofline,
-        routing=routing,
-    )
+    split = parallel or Parallel()
+    ask: dict[str, Any] = {
+        "system": answer.system.name,
+        "backend": answer.loader,
+        "version": answer.version,
+        "mode": mode,
+        "store": store,
+        "allow_roofline": allow_roofline,
+        "routing": routing,
+    }
+    work = Workload(phase, batch, isl, prefix)
+    found = price_buckets(buckets(answer, split, phase), work, **ask)
+    if split.pp == 1:
+        return found
+    parts = [
+        StagePrice(s.number, s.first, s.last, price_buckets(buckets(answer, split, phase, s), work, **ask).total_ms)
+        for s in stages(answer, split)
+    ]
+    return replace(found, stages=tuple(parts))

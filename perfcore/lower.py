@@ -151,7 +151,8 @@ def _moe(bucket: Bucket, context: Context) -> Op:
         "routing_distribution": context.routing, "hidden_size": hidden, "inter_size": inter, "topk": topk,
         "num_experts": experts, "moe_tp_size": tp, "moe_ep_size": ep,
     }  # fmt: skip
-    x = Coordinate(1.0, wl.TOKENS)
+    # The experts see the tokens of every attention group.
+    x = Coordinate(float(bucket.shape.get("dp", 1)), wl.TOKENS)
     rows = sol.moe(key, context.policy.cost(bucket.lane), context.machine, gated=bool(gated))
     part = Part("moe", "moe", key, bucket.lane, 0.0, Coordinate(0.0), x, rows)
     return Op(bucket, _name(bucket, context), (part,), {"tokens": x})

@@ -70,6 +70,16 @@ class OpPrice:
 
 
 @dataclass(frozen=True, slots=True)
+class StagePrice:
+    """One pipeline stage of a pass: its layers ``first`` to ``last`` (``last`` excluded) and its milliseconds."""
+
+    number: int
+    first: int
+    last: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class PassPrice:
     """The price of one forward pass.
 
@@ -83,6 +93,8 @@ class PassPrice:
         Sum of what each operation counts; an overlap group counts its longer side.
     band
         90 % band of the total: errors of different operations are taken as independent, layers of one as equal.
+    stages
+        Pipeline stages, when there are several; the total runs through all of them once.
     """
 
     workload: Workload
@@ -93,6 +105,12 @@ class PassPrice:
     ops: tuple[OpPrice, ...]
     total_ms: float
     band: tuple[float, float]
+    stages: tuple[StagePrice, ...] = ()
+
+    @property
+    def slowest(self) -> StagePrice | None:
+        """The stage that every other one waits for once the pipeline is full; its time is the least between passes."""
+        return max(self.stages, key=lambda s: s.ms, default=None)
 
     @property
     def by_source_ms(self) -> dict[str, float]:
@@ -110,11 +128,22 @@ class PassPrice:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON contract ``bitlane.price/1``, without what only the caller knows (checkpoint, loader)."""
         w = self.workload
+        slowest = self.slowest
+        staged: dict[str, Any] = {}
+        if slowest is not None:
+            staged = {
+                "stages": [
+                    {"stage": s.number, "first_layer": s.first, "layers": s.last - s.first, "ms": s.ms}
+                    for s in self.stages
+                ],
+                "slowest_stage": slowest.number,
+                "interval_ms": slowest.ms,
+            }
         return {
             "schema": "bitlane.price/1", "system": self.system, "backend": self.backend, "version": self.version,
             "mode": self.mode, "phase": w.phase, "batch": w.batch, "isl": w.isl, "prefix": w.prefix,
             "total_ms": self.total_ms, "band": list(self.band), "by_source_ms": self.by_source_ms,
-            "measured_share": self.measured_share, "ops": [op.to_dict() for op in self.ops],
+            "measured_share": self.measured_share, **staged, "ops": [op.to_dict() for op in self.ops],
         }  # fmt: skip
 
 

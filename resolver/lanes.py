@@ -132,7 +132,7 @@ class Lanes:
             if rule.kinds and kind not in rule.kinds:
                 continue
             if rule.when is not None and evaluate(rule.when, scope):
-                sizes = ", ".join(f"{name} {values[name]}" for name in ("tp", "ep", "dp", "pp") if name in values)
+                sizes = ", ".join(f"{n} {values[n]}" for n in ("tp", "ep", "dp", "pp") if values.get(n, 1) > 1)
                 raise UsageError(
                     rule.code or "BL225",
                     f"{self._base['loader']} {self._base['version']} refuses {sizes} for {what}: {rule.message}",

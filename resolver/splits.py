@@ -31,7 +31,8 @@ def check(resolution: Resolution, split: Parallel) -> None:
     resolution.lanes.check_split("model", {**split.values, "experts": experts}, "this model")
     facts = Facts(resolution)
     seen: set[object] = set()
-    for row in priced:
+    # The vocabulary last: where heads do not divide either, they are the better reason.
+    for row in sorted(priced, key=lambda r: r.module.kind in ("embed", "lm_head")):
         known = facts.of(row)
         key = (row.module.kind, row.answer.algorithm, _sizes(row), id(known["entry"]))
         if key not in seen:

@@ -24,11 +24,12 @@ class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     tp: int = 1
     ep: int = 1
     dp: int = 1
+    pp: int = 1
     moe_tp: int | None = None
 
     def parallel(self) -> Parallel:
         """Return the checked split."""
-        return Parallel.of(self.tp, self.ep, self.dp, moe_tp=self.moe_tp or 0)
+        return Parallel.of(self.tp, self.ep, self.dp, self.pp, self.moe_tp or 0)
 
 
 class Pass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -44,7 +44,7 @@ def weight_bytes(
     """Sum stored weight bytes per operation and lane on one rank.
 
     Matrices only: norms, biases and the like are left out, and so are checkpoints' own draft blocks unless the family
-    describes them.
+    describes them. A head tied to the embedding counts where the embedding is not: on a last stage of several.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ def weight_bytes(
     here = OnStage(resolution, stage)
     found: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for row in resolution.rows:
-        if here(row.module.stack, row.module.layer):
+        tied = row.module.kind == "lm_head" and row.module.attributes.get("tied") and (stage is None or stage.of == 1)
+        if here(row.module.stack, row.module.layer) and not tied:
             found.setdefault((row.module.op, row.lane.lane), []).append(sizes.of(row))
     return [
         WeightBytes(op, lane, len(all_), sum(w for w, _ in all_), sum(b for _, b in all_))
