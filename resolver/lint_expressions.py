@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ..grammar.findings import Findings
 
 
+_ARITHMETIC = ("+", "-", "*", "/", "//", "%")
+
+
 def expressions(node: t.Node) -> Iterator[t.Expr]:
     """Yield the expressions that stand directly in a statement."""
     for name in ("when", "value", "test", "count", "bytes_per_weight"):
@@ -93,19 +96,22 @@ def _missing(documents: Sequence[Any], keys: list[str]) -> str:
     return ""
 
 
-def optional(node: t.Expr) -> Iterator[t.Ref]:
-    """Yield the references whose absence an expression provides for: tested, or with something to take instead."""
+def needed(node: t.Expr) -> Iterator[t.Ref]:
+    """Yield the references whose absence would break an expression that must give a number or a text.
+
+    Comparisons, tests and conditions take an absent key for what it is; arithmetic and values cannot.
+    """
     todo = [node]
     while todo:
         current = todo.pop()
-        todo += parts(current)
-        inner = current.value if isinstance(current, t.Presence) else None
-        if isinstance(current, t.Binary) and current.operator == "or":
-            inner = current.left
-        if isinstance(current, t.Call) and current.function == "type":
-            inner = current.arguments[0]
-        if isinstance(inner, t.Ref):
-            yield inner
+        if isinstance(current, t.Ref):
+            yield current
+        elif isinstance(current, t.Conditional):
+            todo += [current.then, current.otherwise]
+        elif isinstance(current, t.Minus) or (isinstance(current, t.Binary) and current.operator in _ARITHMETIC):
+            todo += parts(current)
+        elif isinstance(current, t.Call) and current.function in ("ceil", "round_up"):
+            todo += current.arguments
 
 
 def heads(node: t.Expr) -> Iterator[tuple[t.Ref, str]]:

@@ -11,7 +11,7 @@ from ..grammar.format import children, walk
 from .bucket import SHAPE_KEYS
 from .expressions import descend
 from .family import Family, compile_family
-from .lint_expressions import Keys, calls, expressions, heads, optional
+from .lint_expressions import Keys, calls, expressions, heads, needed
 from .naming import Mapper
 from .vocabulary import FAMILY_VALUES, OPERATION_VALUES, Vocabulary
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from ..rules.library import RuleFile
 
 _EXPERTS = ("count", "topk", "hidden", "inter", "gated")
-# `heads` and `queries` split a column in units of heads; experts carry the whole model's numbers.
-_MODULE_OPTIONS = ("heads", "queries", *_EXPERTS)
+# `heads` and `queries` split a column in units of heads, a `tied` head shares the embedding's matrix; experts carry the
+# whole model's numbers.
+_MODULE_OPTIONS = ("heads", "queries", "tied", *_EXPERTS)
 # `window` where only part of the context counts; `rows = "sequences"` where one row a sequence is computed.
 _OPTIONAL = ("window", "rows")
 
@@ -36,7 +37,6 @@ class FamilyLint:
         self.tree = file.tree()
         self.merged = [p.item for p in vocabulary.library.family(base)[1]]
         self.architectures = base.architectures
-        self._optional: set[str] = set()
 
     def run(self) -> None:
         """Report everything."""
@@ -120,7 +120,6 @@ class FamilyLint:
             return
         paths = next((i.paths for i in self.merged if isinstance(i, t.ConfigScope)), ("root",))
         keys = Keys([_base(c, paths) for c in configs], {"config": configs})
-        self._optional = {r.path for n in _all(self.merged) for e in expressions(n) for r in optional(e)}
         outer = {n.name: n.value for n in self.merged if isinstance(n, t.Let)}
         for node in self.merged:
             if isinstance(node, t.Names):
@@ -132,21 +131,22 @@ class FamilyLint:
     ) -> None:
         inner = {**lets, **{n.name: n.value for n in nodes if isinstance(n, t.Let)}}
         for node in nodes:
-            known = values | OPERATION_VALUES if isinstance(node, (t.Operation, t.Overlap, t.Let)) else values
+            # Modules are whole; only what runs on one GPU knows how the model is split.
+            known = values if isinstance(node, t.Module) else values | OPERATION_VALUES
             for expression in expressions(node):
+                must = set() if expression is getattr(node, "when", None) else {id(r) for r in needed(expression)}
                 for ref, head in heads(expression):
                     missing = "" if head in known else keys.unknown(ref.path, inner)
                     if missing:
-                        self._unknown_key(ref, missing, keys, {*inner, *known})
+                        self._unknown_key(ref, missing, keys, {*inner, *known}, id(ref) in must)
             if isinstance(node, (t.Stack, t.Part, t.Names)):
                 self._scope_keys(children(node), inner, keys, values)
 
-    def _unknown_key(self, ref: t.Ref, missing: str, keys: Keys, others: set[str]) -> None:
+    def _unknown_key(self, ref: t.Ref, missing: str, keys: Keys, others: set[str], must: bool) -> None:
         message = f"no known config of this family has `{missing}`"
         hint = nearest(missing, keys.names() | others) or "spell it as the checkpoint does, or put it into a test"
-        # A key that the family asks for before it uses it may be absent everywhere; its branch is merely untested.
-        severity = "warning" if ref.path in self._optional else ""
-        self.findings.add("BL123", message, ref, ref.path, hint, severity=severity)
+        # Where its absence breaks nothing, a branch is merely untested.
+        self.findings.add("BL123", message, ref, ref.path, hint, severity="" if must else "warning")
 
     def _architectures(self) -> None:
         if self.file.extends:
