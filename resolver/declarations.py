@@ -91,6 +91,7 @@ def declarations(reading: Reading, mapper: Mapper) -> Declarations:
     """Read the lists of the chosen format and rename their entries as the loader does."""
     texts, places = _exclusions(reading, mapper)
     listing, listing_at, listed = _listing(reading, mapper)
+    reading.scope.values["listed"] = listing
     targets, group_at, group_of = _groups(reading, mapper)
     return Declarations(
         Entries(texts), places, Entries(listing), listing_at, listed, Entries(targets), group_at, group_of
@@ -164,6 +165,8 @@ def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str]
     source, value, at = _source_value(reading, "listing")
     if source is None or value is ABSENT or value is None:
         return [], [], []
+    if isinstance(value, str) and "commas" in source.flags:
+        value = value.split(",")
     if isinstance(value, list):
         # A list of names, in blocks or flat: listed is all that it says.
         names = [n for n in _flat(value) if sane_name(n)]

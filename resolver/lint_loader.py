@@ -196,6 +196,8 @@ class LoaderLint:
     def _sources(self, node: t.Format) -> None:
         steps = [s for s, _ in self._steps(node.items)]
         wants = {w for s in steps for w in _wants(s)}
+        if any(h == "listed" for i in node.items for e in expressions(i) for _, h in heads(e)):
+            wants.add("listing")
         has: set[str] = {i.kind for i in node.items if isinstance(i, t.Source)}
         has |= {type(i).__name__.lower() for i in node.items if isinstance(i, (t.Algorithms, t.Schemes))}
         groups = any(isinstance(s, t.Default) and s.group is not None for s in steps)
