@@ -26,8 +26,8 @@ def _whole(value: Any, what: str, family: Family, node: t.Node) -> int:
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
-        or isinstance(value, float)
-        and not value.is_integer()
+        or (isinstance(value, float)
+        and not value.is_integer())
     ):
         raise CheckpointError(
             "BL212",

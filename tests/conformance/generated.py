@@ -668,17 +668,18 @@ _KINDS: list[tuple[str, int, Callable[[Pen], tuple[Any, Any]]]] = [
 ]
 
 
-def case(seed: int, kind: str | None = None) -> tuple[str, JSON, JSON | None]:
+def case(seed: int, kind: str | None = None, base: str | None = None) -> tuple[str, JSON, JSON | None]:
     """Return a label, config.json and hf_quant_config.json (or None) of one generated checkpoint."""
     rng = random.Random(seed)
-    base = bases()[rng.choice(sorted(bases()))]
+    drawn = rng.choice(sorted(bases()))
+    model = bases()[base or drawn]
     names = [k for k, _, _ in _KINDS]
     chosen = kind or rng.choices(names, [w for _, w, _ in _KINDS])[0]
     make = next(f for k, _, f in _KINDS if k == chosen)
-    inside, beside = make(Pen(base, rng))
-    config = json.loads(json.dumps(base.config))
+    inside, beside = make(Pen(model, rng))
+    config = json.loads(json.dumps(model.config))
     if inside is not None or rng.random() < 0.3:
         nested = isinstance(config.get("text_config"), dict) and beside is None and rng.random() < 0.08
         place = config["text_config"] if nested else config
         place["quantization_config" if rng.random() < 0.97 else "compression_config"] = inside
-    return f"{seed:06d}-{base.name}-{chosen}", config, beside
+    return f"{seed:06d}-{model.name}-{chosen}", config, beside
