@@ -28,7 +28,8 @@ def check(resolution: Resolution, split: Parallel) -> None:
         return
     priced = [r for r in resolution.rows if r.module.priced]
     experts = max((r.module.attributes.get("count", 0) for r in priced if r.module.kind == "experts"), default=0)
-    resolution.lanes.check_split("model", {**split.values, "experts": experts}, "this model")
+    text = resolution.family.scope(resolution.checkpoint.config).base
+    resolution.lanes.check_split("model", {**split.values, "experts": experts, "text": text}, "this model")
     facts = Facts(resolution)
     seen: set[object] = set()
     # The vocabulary last: where heads do not divide either, they are the better reason.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UsageError
 from .facts import Facts
 from .parallel import Parallel, expert_sizes, local, local_vocabulary
 from .splits import OnStage, check
@@ -12,7 +13,7 @@ from .splits import OnStage, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .modules import Module
+    from .modules import Member, Module
     from .resolution import Resolution, Resolved
     from .splits import Stage
 
@@ -114,4 +115,14 @@ def _matrices(module: Module, split: Parallel) -> Iterator[tuple[int, int, int]]
         yield local_vocabulary(out, split.tp), into, 1
     else:
         for member in module.members:
-            yield (*local(member, split.tp, module), 1)
+            yield (*_local(member, split.tp, module), 1)
+
+
+def _local(member: Member, tp: int, module: Module) -> tuple[int, int]:
+    """Return the sizes on one rank; a vision tower or draft block that does not divide stands whole on every rank."""
+    try:
+        return local(member, tp, module)
+    except UsageError:
+        if module.priced:
+            raise
+        return member.out, member.into
