@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # A line that starts with one of these goes on with the statement before it; so does one that starts with `NAME =`.
 CONTINUES: Final = ("when", "for", "since", "until", "and", "or", "if", "else")
 
-# How many lines of comments may stand between the lines of one statement.
+# How many empty lines and comments may stand between the lines of one statement.
 MAX_BETWEEN: Final = 20
 
 # The first words of statements; `schemes` rows and rows of `algorithms` start with a name or a string instead.
@@ -199,10 +199,8 @@ class _Splitter:
         return first.text in CONTINUES or (len(following) > 1 and following[1].text == "=")
 
     def _near(self, position: int, first: Piece) -> bool:
-        """Whether only lines of comments, and not many, stand between a line break and a token."""
-        between = first.line - self.all[position].line - 1
-        commented = sum(p.kind == "comment" for p in self.all[position : position + 2 * between + 1])
-        return between <= MAX_BETWEEN and commented >= between
+        """Whether only lines that are empty or comments, and not many, stand between a line break and a token."""
+        return first.line - self.all[position].line - 1 <= MAX_BETWEEN
 
     def _following(self, position: int) -> list[Piece]:
         """Return the next two tokens that are no comment and no line break (of one line)."""

@@ -16,7 +16,7 @@ from bitlane.grammar.lines import statement
 from bitlane.grammar.parsing import parse
 
 
-@given(strategies.files)
+@given(strategies.files())
 @settings(max_examples=300)
 def test_what_is_written_is_what_was_meant(tree: t.File) -> None:
     """parse(format(tree)) == tree, places aside, and the second formatting changes nothing."""
@@ -25,7 +25,7 @@ def test_what_is_written_is_what_was_meant(tree: t.File) -> None:
     assert format_text(written) == written
 
 
-@given(strategies.files, st.lists(st.sampled_from(["", "", "behind", "above", "empty"]), max_size=30))
+@given(strategies.files(), st.lists(st.sampled_from(["", "", "behind", "above", "empty"]), max_size=30))
 @settings(max_examples=200)
 def test_every_comment_stays(tree: t.File, kinds: list[str]) -> None:
     """Comments put at the ends of lines and between them are all there afterwards, and stay where they are."""

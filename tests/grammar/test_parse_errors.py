@@ -1,0 +1,172 @@
+"""What the parser says about mistakes: one diagnostic each, at the right place, in every situation it tells apart."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bitlane.grammar.diagnostics import RuleSyntaxError
+from bitlane.grammar.messages import LABELS, keywords, starts
+from bitlane.grammar.parsing import GRAMMAR, MAX_DEPTH, MAX_ERRORS, parse
+from bitlane.grammar.scan import CONTINUES, STARTERS, statements
+
+HEAD = "language 1\nlanes\n"
+LOADER = 'language 1\nloader x "1"\n'
+
+# label -> (text, line, column, part of the help)
+SITUATIONS = {
+    "unclosed-string": (LOADER + 'read "abc\n', 3, 6, 'close it with `"`'),
+    "unclosed-bracket": (HEAD + "let a = max(1, 2\nlet b = 3\n", 3, 12, "add `)`"),
+    "unclosed-block": (LOADER + "format f {\n  default bf16\n", 3, 10, "add `}`"),
+    "stray-close": (HEAD + "weights a = 1\n}\n", 4, 1, "remove it"),
+    "no-language": ('loader x "1"\n', 1, 1, "first line"),
+    "no-header": ("language 1\nfamly x for Y\n", 2, 1, "did you mean `family`?"),
+    "foreign-character": (HEAD + "lane a from b when c is 'd'\n", 3, 25, "double quotes"),
+    "foreign-operator": (HEAD + "lane a from b when c == 3\n", 3, 22, "write `is`"),
+    "unquoted-version": (LOADER + "let a = 1 since 0.30\n", 3, 17, 'write `"0.30"`'),
+    "json-value": (HEAD + 'test "t" {\n  given config.json {"a": True}\n}\n', 4, 27, "write `true`"),
+    "json-comma": (HEAD + 'test "t" {\n  given config.json {"a": 1,}\n}\n', 4, 29, "remove the comma"),
+    "misplaced-statement": (LOADER + "exclude by exact\n", 3, 1, "it belongs in `chain` or in `format`"),
+    "unknown-statement": (
+        LOADER + "format f {\n  exlude by exact\n  default bf16\n}\n",
+        4,
+        3,
+        "did you mean `exclude`?",
+    ),
+    "missing-comma": (LOADER + "format f {\n  exclude by exact glob\n  default bf16\n}\n", 4, 20, "commas"),
+    "joined-words": (
+        LOADER + "format f {\n  exclude by exact whenx\n  default bf16\n}\n",
+        4,
+        20,
+        "did you mean `when`?",
+    ),
+    "ends-early": (HEAD + "lane a from\n", 3, 12, "expected a name"),
+    "misspelt-word": (HEAD + "lane a frm b\n", 3, 8, "did you mean `from`?"),
+    "unexpected": (HEAD + 'let "a" = 3\n', 3, 5, "expected a name"),
+}
+
+
+def _errors(text: str) -> list:
+    with pytest.raises(RuleSyntaxError) as caught:
+        parse(text, "t.rules")
+    return caught.value.diagnostics
+
+
+@pytest.mark.parametrize("label", sorted(LABELS))
+def test_every_situation_is_told_apart(label: str) -> None:
+    """Each situation is reached, once, at the place of the mistake, with a way out."""
+    text, line, column, help = SITUATIONS[label]
+    found = _errors(text)
+    assert [d.label for d in found] == [label]
+    assert (found[0].span.line, found[0].span.column) == (line, column)
+    assert help in found[0].help
+    assert found[0].code in ("BL100", "BL101")
+
+
+MISTAKES = """language 1
+loader x "1"
+let a = = 2
+read config.json
+chain c {
+  exclude by exat glob
+  exclude by exact
+}
+
+format f whn a {
+  default bf16 since 0.3
+  take lsting by exact
+  default bf16
+}
+format g {
+  default "bf16"
+}
+let z = (1 + 2
+let y = 1
+test "t" {
+  given config.json {
+    "a": 1,
+    "b" 2
+  }
+  expect a.b
+}
+"""
+
+
+def test_many_mistakes_one_report_each_none_echoed() -> None:
+    """Ten mistakes in one file are ten diagnostics, in order, and the sound lines between them are left alone."""
+    assert [d.span.line for d in _errors(MISTAKES)] == [3, 6, 10, 11, 12, 16, 18, 23, 25]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + "let a = " + "(" * 5000 + "1" + ")" * 5000 + "\n",
+        HEAD + "let a = " + "not " * 5000 + "1\n",
+        HEAD + "let a = (" + "not\n" * 5000 + "1)\n",
+        HEAD + "let a = b" + "[0]" * 5000 + "\n",
+        HEAD + "let a = " + "-" * 5000 + "1\n",
+        HEAD + "let a = " + "1 if 2 else " * 5000 + "3\n",
+        HEAD + 'test "t" {\n  given a.json ' + "[" * 5000 + "]" * 5000 + "\n}\n",
+        HEAD + 'test "t" {\n  given a.json ' + '{"a":' * 5000 + "1" + "}" * 5000 + "\n}\n",
+        HEAD + "#" * (1 << 20),
+    ],
+)
+def test_depth_and_size_are_refused_with_a_code(text: str) -> None:
+    """5,000-deep nesting of any kind, and a file beyond 1 MiB, end in BL102 and nothing else."""
+    assert [d.code for d in _errors(text)] == ["BL102"]
+
+
+def test_depth_up_to_the_limit_is_read() -> None:
+    """The bound is the documented one: as many brackets as allowed parse."""
+    parse(HEAD + "let a = " + "(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH + "\n")
+
+
+def test_the_number_of_errors_is_bounded() -> None:
+    """A file of nothing but mistakes is reported as far as the limit."""
+    assert len(_errors(HEAD + "lett a = 1\n" * 100)) == MAX_ERRORS
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('let a = "\\ud800"', "bad escape"),
+        ('let a = "\\q"', "bad escape"),
+        ("let a = " + "9" * 5000, "beyond 64 bits"),
+        ("let a = 9223372036854775808", "beyond 64 bits"),
+        ("let a = " + "9" * 400 + ".0", "beyond 64 bits"),
+    ],
+)
+def test_values_that_cannot_be(line: str, message: str) -> None:
+    """Escapes and numbers that no reader agrees on are refused where they stand."""
+    found = _errors(HEAD + line + "\n")
+    assert [(d.code, d.span.line) for d in found] == [("BL103", 3)]
+    assert message in found[0].message
+
+
+def test_statements_go_on() -> None:
+    """After a comma, before guards and options, inside brackets; with comments and empty lines between."""
+    text = (
+        HEAD
+        + 'lane a from b,\n    # why\n    c\n\n    when x is 1\n    and (y\n  or z)\n    since "1"\nlane d from e\n'
+    )
+    items = parse(text).items
+    assert [(i.name, i.algorithms, i.since) for i in items] == [("a", ("b", "c"), "1"), ("d", ("e",), None)]
+
+
+def test_the_scanner_agrees_with_the_grammar() -> None:
+    """The words that the scanner knows by heart are those of the grammar."""
+    text = GRAMMAR.read_text(encoding="utf-8")
+    listed = re.search(r"CONTINUATION\.9: .*\(\?=\(([a-z|]+)\)", text)
+    assert listed is not None
+    assert tuple(listed.group(1).split("|")) == CONTINUES
+    rules = ("start", "header", "statement", "step", "format_item", "stack_item", "part_item", "name_rule", "test_item")
+    assert set().union(*(starts(r) for r in rules)) == STARTERS
+    assert set(CONTINUES) <= set(keywords())
+
+
+def test_words_inside_comments_and_strings_are_no_statements() -> None:
+    """Braces and brackets in comments and strings do not confuse the split into statements."""
+    logicals, loose = statements('let a = "{("  # }\n# ) {\nlet b = 1\n')
+    assert [(s.first, s.last, s.opens) for s in logicals] == [(1, 1, False), (3, 3, False)]
+    assert [c.text for c in loose] == ["# ) {"]
