@@ -366,6 +366,18 @@ def _having(collection: Any, key: Any, value: Any) -> list[Any]:
     return [m for m in _values(collection) if isinstance(m, dict) and _same(descend(m, key), value)]
 
 
+def _globbed(text: Any, patterns: Any) -> bool:
+    """Whether a text matches one of a list of shell patterns as a whole, letter case included."""
+    from .patterns import glob
+
+    return isinstance(text, str) and any(isinstance(p, str) and glob(p)(text) for p in _values(patterns))
+
+
+def _members(collection: Any, patterns: Any) -> list[Any]:
+    """The members of an object whose names match one of a list of shell patterns."""
+    return [v for k, v in collection.items() if _globbed(k, patterns)] if isinstance(collection, dict) else []
+
+
 def _only_of(collection: Any, choices: Any) -> bool:
     """Whether every member of a list is a member of another."""
     known = _values(choices)
@@ -394,6 +406,8 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "any_starts": _starting,
     "holding": _holding,
     "having": _having,
+    "globbed": _globbed,
+    "members": _members,
     "only": _only,
     "only_of": _only_of,
     "starts_any": _starts_any,
