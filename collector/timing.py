@@ -40,12 +40,12 @@ def median_ms(calls: Sequence[Callable[[], object]], clock: Callable[[], float] 
     calls[0]()
     once = max(clock() - started, 1e-9)
     repeats = max(1, round(SAMPLE_S / once))
-    # Whole rounds through the copies, else some copies would weigh more than others.
-    repeats = -(-repeats // len(calls)) * len(calls)
-    samples = []
+    samples, used = [], 0
     for _ in range(SAMPLES):
         started = clock()
-        for index in range(repeats):
+        # Where the last sample stopped, so that all copies are used alike even when a sample is a single call.
+        for index in range(used, used + repeats):
             calls[index % len(calls)]()
         samples.append((clock() - started) / repeats)
+        used += repeats
     return float(np.median(samples) * 1e3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -225,3 +226,18 @@ def test_the_base_grid(tmp_path):
     assert len(ids) == len(small.tokens) * len(small.widths) ** 2
     dropped = run("collect", "plan", "--base-grid", "--lane", "nvfp4", "--loader", "vllm@0.31.0", "--system", "h200")
     assert "needs SM100, this is SM90" in dropped
+
+
+def test_the_commands_of_the_documentation(tmp_path, monkeypatch):
+    """The block under "Try it here" in docs/collector.md, line by line."""
+    text = (Path(__file__).parents[2] / "docs/collector.md").read_text(encoding="utf-8")
+    block = text.partition("## Try it here")[2].partition("```bash\n")[2].partition("```")[0]
+    lines = block.splitlines()
+    assert len(lines) == 4
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        words = line.split()
+        assert words[0] == "bitlane"
+        if words[1] in main.list_commands(None):
+            output = run(*words[1:])
+    assert "sound" in output or "perf-data" not in main.list_commands(None)

@@ -21,6 +21,7 @@ import fcntl
 import json
 import os
 import random
+import select
 import signal
 import sys
 import tempfile
@@ -53,6 +54,7 @@ class Ledger:
     merged: dict[int, tuple[str, float]] = field(default_factory=dict)
     in_flight: dict[int, list[tuple[str, float]]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    merge_s: float = 0.1
 
 
 def rows_of(values: dict[int, float]) -> pa.Table:
@@ -197,8 +199,8 @@ def verify(base: Path, ledger: Ledger) -> list[str]:
     return wrong
 
 
-def start(base: Path) -> None:
-    """A table of some size, so that writing it takes a while."""
+def start(base: Path) -> Ledger:
+    """A table of some size, so that writing it takes a while; notes how long a merge takes here."""
     base.mkdir(parents=True, exist_ok=True)
     new_run(base / "runs" / "start")
     log = journal.Journal(base / "runs/start" / parts.JOURNAL)
@@ -207,7 +209,9 @@ def start(base: Path) -> None:
         rows.column_names.index("n_out_features"), SCHEMA.field("n_out_features"), pa.array([1] * START_ROWS)
     )
     parts.append_part(log, base / "runs/start", "gemm", rows, {"cases": ["start"], "at": "0"})
+    began = time.monotonic()
     merge([base / "runs/start"], base / "root", allow_synthetic=True)
+    return Ledger(merge_s=min(time.monotonic() - began, 2.0))
 
 
 def child(base: Path, name: str, seed: int, careless: bool) -> tuple[int, int]:
@@ -232,7 +236,10 @@ def child(base: Path, name: str, seed: int, careless: bool) -> tuple[int, int]:
 def round_of_kills(base: Path, chance: random.Random, number: int, ledger: Ledger, careless: bool) -> int:
     """Two writers, one killed at a random moment and the other soon after; returns how many were alive to be killed."""
     children = [child(base, f"w{number}-{side}", chance.randrange(2**32), careless) for side in range(2)]
-    time.sleep(chance.uniform(0.0, 0.4))
+    # From the moment both are at work, up to three merges long: kills fall into every part of the work, on any machine.
+    for _, descriptor in children:
+        select.select([descriptor], [], [], 60.0)
+    time.sleep(chance.uniform(0.0, 3 * ledger.merge_s))
     killed = 0
     for pid, _ in children:
         os.kill(pid, signal.SIGKILL)
@@ -257,8 +264,8 @@ def run(kills: int, seed: int, folder: Path, careless: bool = False) -> tuple[in
     base, ledger = folder / "0", Ledger()
     while done < kills:
         if rounds % FRESH_AFTER == 0:
-            base, ledger = folder / str(rounds), Ledger()
-            start(base)
+            base = folder / str(rounds)
+            ledger = start(base)
         before = ledger.counts.copy()
         done += round_of_kills(base, chance, rounds, ledger, careless)
         rounds += 1
@@ -270,8 +277,8 @@ def run(kills: int, seed: int, folder: Path, careless: bool = False) -> tuple[in
         damage += [f"round {rounds}: {text}" for text in found]
         totals.update(ledger.counts - before)
         if found:
-            base, ledger = folder / f"after-damage-{rounds}", Ledger()
-            start(base)
+            base = folder / f"after-damage-{rounds}"
+            ledger = start(base)
     return done, rounds, totals, damage
 
 
