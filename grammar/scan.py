@@ -65,6 +65,7 @@ STARTERS: Final = frozenset(
         "path_prefix",
         "path_suffix",
         "path_substring",
+        "path_regex",
         "class",
         "fuse",
         "never",
