@@ -110,13 +110,13 @@ def expr(node: Any) -> t.Expr:
     if kind == "ref":
         return t.Ref(path=str(kids[0]), at=at)
     if kind == "number":
-        return t.Literal_(value=_number(kids[0]), at=at)
+        return t.Constant(value=_number(kids[0]), at=at)
     if kind == "real":
-        return t.Literal_(value=_number(kids[0]), at=at)
+        return t.Constant(value=_number(kids[0]), at=at)
     if kind == "string":
-        return t.Literal_(value=_text(kids[0]), at=at)
+        return t.Constant(value=_text(kids[0]), at=at)
     if kind in ("true", "false", "null"):
-        return t.Literal_(value={"true": True, "false": False, "null": None}[kind], at=at)
+        return t.Constant(value={"true": True, "false": False, "null": None}[kind], at=at)
     if kind == "call":
         return t.Call(function=str(kids[0]), arguments=tuple(expr(k) for k in kids[1:]), at=at)
     if kind == "index":

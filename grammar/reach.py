@@ -61,7 +61,7 @@ def _members(node: t.Expr) -> tuple[t.Expr | None, Sequence[t.Expr]]:
 
 
 def _number(node: t.Expr) -> float | None:
-    value = node.value if isinstance(node, t.Literal_) else None
+    value = node.value if isinstance(node, t.Constant) else None
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 

@@ -50,7 +50,7 @@ def _side(node: t.Expr, operator: str, level: int) -> str:
 
 def _expression(node: t.Expr) -> tuple[str, int]:
     match node:
-        case t.Literal_():
+        case t.Constant():
             return literal(node.value), 9
         case t.Ref():
             return node.path, 9

@@ -27,29 +27,41 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 # --- expressions ------------------------------------------------------------
 
 
-class Literal_(Node, frozen=True, kw_only=True, tag="lit"):
+class Constant(Node, frozen=True, kw_only=True, tag="lit"):
+    """A number, a text, true, false or null."""
+
     value: int | float | str | bool | None
 
 
 class Ref(Node, frozen=True, kw_only=True, tag="ref"):
+    """A dotted name: a variable, a `let`, or a key of the metadata."""
+
     path: str
 
 
 class Index(Node, frozen=True, kw_only=True, tag="index"):
+    """One element of a list, text or object."""
+
     base: Expr
     index: Expr
 
 
 class Call(Node, frozen=True, kw_only=True, tag="call"):
+    """One of the built-in functions."""
+
     function: str
     arguments: tuple[Expr, ...]
 
 
 class Not(Node, frozen=True, kw_only=True, tag="not"):
+    """Logical negation."""
+
     value: Expr
 
 
 class Minus(Node, frozen=True, kw_only=True, tag="minus"):
+    """Arithmetic negation."""
+
     value: Expr
 
 
@@ -62,23 +74,29 @@ class Binary(Node, frozen=True, kw_only=True, tag="binary"):
 
 
 class Member(Node, frozen=True, kw_only=True, tag="member"):
+    """`value in (a, b)` or `value not in (a, b)`."""
+
     value: Expr
     choices: tuple[Expr, ...]
     negated: bool = False
 
 
 class Presence(Node, frozen=True, kw_only=True, tag="presence"):
+    """`value exists` or `value absent`; null counts as absent."""
+
     value: Expr
     test: Literal["exists", "absent"]
 
 
 class Conditional(Node, frozen=True, kw_only=True, tag="conditional"):
+    """`then if test else otherwise`."""
+
     then: Expr
     test: Expr
     otherwise: Expr
 
 
-Expr: TypeAlias = Literal_ | Ref | Index | Call | Not | Minus | Binary | Member | Presence | Conditional
+Expr: TypeAlias = Constant | Ref | Index | Call | Not | Minus | Binary | Member | Presence | Conditional
 
 # --- shared -----------------------------------------------------------------
 
@@ -91,21 +109,29 @@ class Statement(Node, frozen=True, kw_only=True, tag="statement"):
 
 
 class Guarded(Statement, frozen=True, kw_only=True, tag="guarded"):
+    """A statement that a `when` condition may restrict."""
+
     when: Expr | None = None
 
 
 class Let(Statement, frozen=True, kw_only=True, tag="let"):
+    """A named expression, evaluated when it is first used."""
+
     name: str
     value: Expr
 
 
 class Refuse(Guarded, frozen=True, kw_only=True, tag="refuse"):
+    """The engine stops, with this message, when the condition holds."""
+
     message: str
     code: str | None = None
     kinds: tuple[str, ...] = ()
 
 
 class Report(Guarded, frozen=True, kw_only=True, tag="report"):
+    """A finding that changes no answer."""
+
     message: str
     code: str | None = None
 
@@ -122,16 +148,22 @@ class Outcome(Node, frozen=True, kw_only=True, tag="outcome"):
 
 
 class Read(Guarded, frozen=True, kw_only=True, tag="read"):
+    """A place where metadata may stand."""
+
     file: str
     path: str | None = None
 
 
 class Builtin(Statement, frozen=True, kw_only=True, tag="builtin"):
+    """Shards of a fused name that the loader knows by itself."""
+
     name: str
     shards: tuple[str, ...]
 
 
 class Alias(Statement, frozen=True, kw_only=True, tag="alias"):
+    """Another spelling under which listings are searched."""
+
     path: str
     other: str
 
@@ -158,6 +190,8 @@ class Source(Guarded, frozen=True, kw_only=True, tag="source"):
 
 
 class KvCache(Guarded, frozen=True, kw_only=True, tag="kv_cache"):
+    """Precision of the key-value cache that the metadata declares."""
+
     value: Expr
 
 
@@ -170,15 +204,21 @@ class Algorithm(Guarded, frozen=True, kw_only=True, tag="algorithm"):
 
 
 class Algorithms(Node, frozen=True, kw_only=True, tag="algorithms"):
+    """The table from listing words to algorithms."""
+
     rows: tuple[Algorithm, ...]
 
 
 class Scheme(Guarded, frozen=True, kw_only=True, tag="scheme"):
+    """One way to read a group's numbers as an algorithm."""
+
     outcome: Outcome
     kinds: tuple[str, ...] = ()
 
 
 class Schemes(Node, frozen=True, kw_only=True, tag="schemes"):
+    """The table from groups to algorithms."""
+
     rows: tuple[Scheme, ...]
 
 
@@ -194,6 +234,8 @@ class Match(Node, frozen=True, kw_only=True, tag="match"):
 
 
 class Leave(Guarded, frozen=True, kw_only=True, tag="leave"):
+    """Modules of these kinds stay unquantized."""
+
     kinds: tuple[str, ...]
 
 
@@ -207,6 +249,8 @@ class Exclude(Guarded, frozen=True, kw_only=True, tag="exclude"):
 
 
 class Take(Guarded, frozen=True, kw_only=True, tag="take"):
+    """Modules that the listing or a group names."""
+
     source: Literal["listing", "group"]
     match: Match
     kinds: tuple[str, ...] = ()
@@ -222,6 +266,8 @@ class Default(Guarded, frozen=True, kw_only=True, tag="default"):
 
 
 class Use(Node, frozen=True, kw_only=True, tag="use"):
+    """Insert a chain."""
+
     chain: str
 
 
@@ -241,6 +287,8 @@ Step: TypeAlias = Leave | Exclude | Take | Default | Use | Each | Refuse
 
 
 class Chain(Node, frozen=True, kw_only=True, tag="chain"):
+    """Steps that several formats share."""
+
     name: str
     steps: tuple[Step, ...]
 
@@ -251,6 +299,8 @@ FormatItem: TypeAlias = (
 
 
 class Format(Guarded, frozen=True, kw_only=True, tag="format"):
+    """One metadata format: its condition, sources, tables and chain."""
+
     name: str
     items: tuple[FormatItem, ...]
 
@@ -259,20 +309,28 @@ class Format(Guarded, frozen=True, kw_only=True, tag="format"):
 
 
 class ConfigScope(Node, frozen=True, kw_only=True, tag="config"):
+    """Where bare config keys are looked up."""
+
     paths: tuple[str, ...]
 
 
 class Require(Node, frozen=True, kw_only=True, tag="require"):
+    """What a config must say for the family to make sense."""
+
     test: Expr
     message: str
 
 
 class Option(Node, frozen=True, kw_only=True, tag="option"):
+    """A named size."""
+
     name: str
     value: Expr
 
 
 class Module(Guarded, frozen=True, kw_only=True, tag="module"):
+    """A weight-bearing module in checkpoint spelling."""
+
     kind: str
     path: str
     shape: tuple[Expr, Expr] | None = None
@@ -283,12 +341,16 @@ class Module(Guarded, frozen=True, kw_only=True, tag="module"):
 
 
 class Operation(Guarded, frozen=True, kw_only=True, tag="op"):
+    """An operation without weights."""
+
     name: str
     kind: str
     options: tuple[Option, ...] = ()
 
 
 class Overlap(Guarded, frozen=True, kw_only=True, tag="overlap"):
+    """Operations that an engine runs side by side."""
+
     name: str
     phase: Literal["prefill", "decode"] | None
     left: tuple[str, ...]
@@ -299,6 +361,8 @@ PartItem: TypeAlias = Let | Module | Operation | Overlap
 
 
 class Part(Guarded, frozen=True, kw_only=True, tag="part"):
+    """What a layer has when its condition holds."""
+
     name: str
     items: tuple[PartItem, ...]
 
@@ -314,22 +378,30 @@ class Stack(Guarded, frozen=True, kw_only=True, tag="stack"):
 
 
 class Rename(Guarded, frozen=True, kw_only=True, tag="rename"):
+    """A rename of an engine's model class."""
+
     kind: str
     old: str
     new: str
 
 
 class Fuse(Guarded, frozen=True, kw_only=True, tag="fuse"):
+    """Shards that an engine fuses into one module."""
+
     name: str
     shards: tuple[str, ...]
     unmapped: bool = False
 
 
 class Never(Guarded, frozen=True, kw_only=True, tag="never"):
+    """Modules that an engine builds without a quantization config."""
+
     paths: tuple[str, ...]
 
 
 class Names(Statement, frozen=True, kw_only=True, tag="names"):
+    """What one engine calls, fuses and exempts."""
+
     loader: str
     rules: tuple[Rename | Fuse | Never | Let, ...]
 
@@ -338,6 +410,8 @@ class Names(Statement, frozen=True, kw_only=True, tag="names"):
 
 
 class Lane(Guarded, frozen=True, kw_only=True, tag="lane"):
+    """What a GPU runs for an algorithm."""
+
     name: str
     algorithms: tuple[str, ...]
     kinds: tuple[str, ...] = ()
@@ -345,11 +419,15 @@ class Lane(Guarded, frozen=True, kw_only=True, tag="lane"):
 
 
 class Weights(Statement, frozen=True, kw_only=True, tag="weights"):
+    """Stored bytes per weight of a lane, scales included."""
+
     name: str
     bytes_per_weight: Expr
 
 
 class SystemAlias(Node, frozen=True, kw_only=True, tag="system"):
+    """A short name of a GPU system."""
+
     alias: str
     name: str
 
@@ -369,12 +447,16 @@ class Given(Node, frozen=True, kw_only=True, tag="given"):
 
 
 class Under(Node, frozen=True, kw_only=True, tag="under"):
+    """The loader, version and system of a test."""
+
     loader: str
     version: str | None = None
     system: str | None = None
 
 
 class Expect(Node, frozen=True, kw_only=True, tag="expect"):
+    """One module's expected answer."""
+
     module: str
     algorithm: str
     shape: tuple[Expr, Expr] | None = None
@@ -383,11 +465,15 @@ class Expect(Node, frozen=True, kw_only=True, tag="expect"):
 
 
 class ExpectOutcome(Node, frozen=True, kw_only=True, tag="expect_outcome"):
+    """An expected refusal, conflict, finding or unsupported module."""
+
     outcome: str
     text: str | None = None
 
 
 class Test(Node, frozen=True, kw_only=True, tag="test"):
+    """A small checkpoint with its expected answers."""
+
     name: str
     items: tuple[Given | Under | Expect | ExpectOutcome, ...]
     todo: bool = False
@@ -397,20 +483,26 @@ class Test(Node, frozen=True, kw_only=True, tag="test"):
 
 
 class LoaderHead(Node, frozen=True, kw_only=True, tag="loader"):
+    """`loader NAME VERSIONS`."""
+
     name: str
     versions: tuple[str, ...]
 
 
 class FamilyHead(Node, frozen=True, kw_only=True, tag="family"):
+    """`family NAME for CLASSES`."""
+
     name: str
     architectures: tuple[str, ...]
 
 
 class LanesHead(Node, frozen=True, kw_only=True, tag="lanes"):
-    pass
+    """`lanes`."""
 
 
 class ExtensionHead(Node, frozen=True, kw_only=True, tag="extension"):
+    """`extend KIND NAME`: an overlay."""
+
     kind: Literal["loader", "family", "lanes"]
     name: str | None = None
 

@@ -234,7 +234,7 @@ def evaluate(node: t.Expr, scope: Scope) -> Any:
     CheckpointError
         BL210 when arithmetic meets something that is no number, BL211 on division by zero.
     """
-    if isinstance(node, t.Literal_):
+    if isinstance(node, t.Constant):
         return node.value
     if isinstance(node, t.Ref):
         return scope.lookup(node.path)

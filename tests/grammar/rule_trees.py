@@ -42,7 +42,7 @@ def _expressions(inner: st.SearchStrategy[t.Expr]) -> st.SearchStrategy[t.Expr]:
     )
 
 
-literals = built(t.Literal_, value=st.one_of(st.integers(0, (1 << 63) - 1), _reals, strings, st.booleans(), st.none()))
+literals = built(t.Constant, value=st.one_of(st.integers(0, (1 << 63) - 1), _reals, strings, st.booleans(), st.none()))
 expressions = st.recursive(st.one_of(literals, built(t.Ref, path=paths)), _expressions, max_leaves=12)
 
 _range = {"since": versions, "until": versions}
