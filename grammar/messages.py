@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -45,6 +46,8 @@ _WORDS: Final = {
     "FLOAT": "a number",
     "SIGNED": "a number",
 }
+# How the grammar writes a set of words: in parentheses, and no longer word may begin with one of them.
+_ALTERNATIVES: Final = re.compile(r"\(([a-z0-9_|]+)\)\(\?!")
 _OPERATORS: Final = {"==": "is", "=": "is", "!=": "is not", "&&": "and", "||": "or", "!": "not"}
 _BLOCKS: Final = {
     "statement": "at the top of a file",
@@ -329,8 +332,9 @@ def spelled(name: str) -> list[str]:
     """Return the words that a terminal stands for, none when it is no set of words."""
     pattern = _terminals().get(name)
     value = pattern.pattern.value if pattern is not None else ""
-    if value.startswith("(") and "(?!" in value:
-        return list(value[1 : value.index(")")].split("|"))
+    listed = _ALTERNATIVES.match(value)
+    if listed is not None:
+        return listed[1].split("|")
     return [value] if value.replace("_", "").isalpha() else []
 
 
