@@ -11,8 +11,8 @@ from pathlib import Path
 def private_dir(name: str) -> Path | None:
     """Return the cache folder ``name``, made on demand.
 
-    ``BITLANE_CACHE`` overrides the place. Returns None when no folder can be made, or when the one that is there belongs
-    to somebody else or is open to others: then callers work without a cache.
+    ``BITLANE_CACHE`` overrides the place. Returns None when no folder can be made, or when the one that is there
+    belongs to somebody else or is open to others: then callers work without a cache.
     """
     override = os.environ.get("BITLANE_CACHE")
     if override:

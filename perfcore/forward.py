@@ -72,7 +72,8 @@ def price(
     Examples
     --------
     >>> import bitlane
-    >>> found = bitlane.price("nvidia/Gemma-4-26B-A4B-NVFP4", "vllm@0.31.0", "gb200", phase="decode", batch=8, mode="HYBRID")
+    >>> model = "nvidia/Gemma-4-26B-A4B-NVFP4"
+    >>> found = bitlane.price(model, "vllm@0.31.0", "gb200", phase="decode", batch=8, mode="HYBRID")
     >>> found.total_ms > 0
     True
     """

@@ -82,6 +82,7 @@ def _spoken(value: Any) -> Any:
 
 
 def shown(hits: list[Hit]) -> str:
+    """Name what was hit, in words."""
     names = [h.tried[0] for h in hits]
     return f"`{names[0]}`" if len(names) == 1 else ", ".join(f"`{n.rpartition('.')[2]}`" for n in names)
 

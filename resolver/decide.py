@@ -11,13 +11,13 @@ from ..grammar import tree as t
 from .answers import UNQUANTIZED, Answer, Hit, RefusalError, Tried, activations, said, shown
 from .declarations import Declarations, evidence_at, locate
 from .entries import Entries, ancestors
-from .expressions import ABSENT, Scope, evaluate
 from .experts import named_experts
-from .loader import Reading, Rule
+from .expressions import ABSENT, Scope, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from .loader import Reading, Rule
     from .modules import Module
 
 _UNSEEN: Any = object()
@@ -187,7 +187,8 @@ class Chooser:
             code,
             message,
             place=place,
-            help=f"{loader.name} {loader.version} stops here; make the declarations of this module agree, or compare with `--loader spec`",
+            help=f"{loader.name} {loader.version} stops here; make the declarations of this module agree, "
+            "or compare with `--loader spec`",
         )
 
     # --- matching -----------------------------------------------------------
@@ -229,8 +230,8 @@ class Chooser:
                 raise CheckpointError(
                     "BL110",
                     f"unknown target `{on}`",
-                    help="path, spellings, name, shards, tail_shards, shard0, builtin, checkpoint, checkpoint0, parent, ancestors, "
-                    "parts, expert0 or class",
+                    help="path, spellings, name, shards, tail_shards, shard0, builtin, checkpoint, checkpoint0, "
+                    "parent, ancestors, parts, expert0 or class",
                 )
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What the chosen metadata declares: exclusions, listed names and groups, in the loader's spelling and with their places."""
+"""What the chosen metadata declares: exclusions, listed names and groups, in loader spelling, with their places."""
 
 from __future__ import annotations
 
@@ -185,7 +185,8 @@ def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str]
         reading.findings.append(
             (
                 "BL291",
-                f"{odd} keys of the listing at {at} are no printable names of at most 512 characters; they match nothing",
+                f"{odd} keys of the listing at {at} are no printable names of at most 512 characters; "
+                "they match nothing",
             )
         )
         names = [n for n in names if sane_name(n)]

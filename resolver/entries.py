@@ -213,7 +213,7 @@ class Entries:
         return next((i for i, test in tests if test(name)), -1)
 
     def pattern_full(self, name: str) -> int:
-        """An entry with a special character is a regular expression for the whole name; a broken one matches nothing."""
+        """An entry with a special character is an expression for the whole name; a broken one matches nothing."""
         if "pattern_full" not in self._cache:
             special = [(i, _lenient(e)) for i, e in enumerate(self.texts) if _SPECIAL & set(e)]
             self._cache["pattern_full"] = [(i, test) for i, test in special if test is not None]
@@ -223,7 +223,9 @@ class Entries:
     def _regex(self, lead: str, full: bool, name: str) -> int:
         key = f"regex:{lead}:{full}"
         if key not in self._cache:
-            self._cache[key] = [(i, _compiled(e[len(lead) :], full)) for i, e in enumerate(self.texts) if e.startswith(lead)]
+            self._cache[key] = [
+                (i, _compiled(e[len(lead) :], full)) for i, e in enumerate(self.texts) if e.startswith(lead)
+            ]
         tests: list[tuple[int, Callable[[str], bool]]] = self._cache[key]
         return next((i for i, test in tests if test(name)), -1)
 
@@ -235,7 +237,7 @@ class Entries:
         return -1
 
     def search(self, name: str) -> int:
-        """An entry with a special character is a regular expression searched in the name; a broken one matches nothing."""
+        """An entry with a special character is an expression searched in the name; a broken one matches nothing."""
         if "search" not in self._cache:
             special = [(i, _lenient(_searched(e), full=False)) for i, e in enumerate(self.texts) if _SPECIAL & set(e)]
             self._cache["search"] = [(i, test) for i, test in special if test is not None]
@@ -267,7 +269,11 @@ def _compiled(pattern: str, full: bool) -> Callable[[str], bool]:
     try:
         return patterns.matcher(pattern, full)
     except patterns.BadPatternError as error:
-        raise CheckpointError("BL251", f"pattern `{pattern[:80]}` is no regular expression: {error}", help="the engine fails on it too; repair the checkpoint") from error
+        raise CheckpointError(
+            "BL251",
+            f"pattern `{pattern[:80]}` is no regular expression: {error}",
+            help="the engine fails on it too; repair the checkpoint",
+        ) from error
 
 
 def _searched(pattern: str) -> str:

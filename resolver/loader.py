@@ -380,5 +380,6 @@ def check(reading: Reading, checks: tuple[tuple[t.Refuse | t.Report, str], ...])
             statement.code or "BL240",
             statement.message,
             place=f"{reading.scope.place} (by {file}:{statement.at.line})",
-            help=f"{reading.loader.name} {reading.loader.version} refuses this checkpoint; compare other loaders with `bitlane diff`",
+            help=f"{reading.loader.name} {reading.loader.version} refuses this checkpoint; "
+            "compare other loaders with `bitlane diff`",
         )

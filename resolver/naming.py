@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ..errors import RuleError
 
 if TYPE_CHECKING:
-    from ..grammar import tree as t
     from collections.abc import Iterable
+
+    from ..grammar import tree as t
 
 _ORDER = ("regex", "substring", "prefix", "suffix")
 

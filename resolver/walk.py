@@ -26,8 +26,7 @@ def _whole(value: Any, what: str, family: Family, node: t.Node) -> int:
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
-        or (isinstance(value, float)
-        and not value.is_integer())
+        or (isinstance(value, float) and not value.is_integer())
     ):
         raise CheckpointError(
             "BL212",
@@ -58,9 +57,13 @@ class Walk:
         if evaluate(require.test, self.scope):
             return
         place = f"{self.family.file}:{require.at.line}"
-        if names_used(require.test, self.scope.lets) & _ONE_RANK.keys():
+        if self._splits(require.test):
             raise UsageError("BL225", require.message, place=place, help="choose another split")
         raise CheckpointError("BL213", require.message, place=place, help="compare the config with the published one")
+
+    def _splits(self, expr: t.Expr) -> bool:
+        """Return whether an expression names a parallel size."""
+        return bool(names_used(expr, self.scope.lets) & _ONE_RANK.keys())
 
     def blocks(self) -> Iterator[tuple[StackPlan, int, Block]]:
         """Yield (stack, layer index, block) for every block whose condition holds."""
@@ -122,6 +125,13 @@ class Walk:
                 value = evaluate(option.value, self.scope)
                 if isinstance(value, bool):
                     value = int(value)
+                if isinstance(value, float) and value != int(value) and self._splits(option.value):
+                    raise UsageError(
+                        "BL225",
+                        f"`{option.name}` is {value:g} on one rank",
+                        place=f"{self.family.file}:{option.at.line}",
+                        help="choose another split",
+                    )
                 out[option.name] = (
                     value if isinstance(value, str) else _whole(value, f"`{option.name}`", self.family, option)
                 )

@@ -111,7 +111,7 @@ def test_buckets_json():
 def test_weights_per_gpu():
     document = json.loads(run("buckets", LIGHTNING, *TARGET, "--weights", "--json").stdout)
     experts = next(o for o in document["ops"] if o["op"] == "experts")
-    # 23 layers x 128 experts x two matrices of 2688 x 1856, at 4 bits, one fp8 scale per 16 and one fp32 scale a matrix.
+    # 23 layers x 128 experts x two matrices of 2688 x 1856: 4 bits, one fp8 scale per 16, one fp32 scale a matrix.
     weights = 23 * 128 * 2 * 2688 * 1856
     assert experts["weights"] == weights
     assert experts["bytes"] == weights * 9 / 16 + 23 * 128 * 2 * 4
@@ -229,6 +229,11 @@ def test_resolving_imports_nothing_heavy(arguments):
 
 
 def test_help_imports_no_command():
-    code = "import sys; from bitlane.cli import main\nmain(['--help'], standalone_mode=False)\nprint('GOT', [m for m in sys.modules if m.startswith('bitlane.resolver') or m == 'lark'], file=sys.stderr)"
+    code = (
+        "import sys; from bitlane.cli import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "found = [m for m in sys.modules if m.startswith('bitlane.resolver') or m == 'lark']\n"
+        "print('GOT', found, file=sys.stderr)\n"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "GOT []" in done.stderr

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from click.testing import CliRunner
+
 from bitlane.cli import main
 from bitlane.resolver.api import resolve
 from bitlane.resolver.lanes import Lanes
 from bitlane.resolver.overrides import Override, apply
 from bitlane.rules.library import find
-from click.testing import CliRunner
 
 GEMMA = "nvidia/Gemma-4-26B-A4B-NVFP4"
 TARGET = ["--loader", "vllm@0.31.0", "--system", "gb200"]

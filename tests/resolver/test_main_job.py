@@ -18,8 +18,8 @@ LIGHTNING = "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4"
 GEMMA = "nvidia/Gemma-4-26B-A4B-NVFP4"
 QWEN = "nvidia/Qwen3.6-35B-A3B-NVFP4"
 
-# Tail of the loader-side path -> how many modules run at which algorithm; sources: the published listings, and vLLM 0.31.0
-# itself building the model classes on the meta device.
+# Tail of the loader-side path -> how many modules run at which algorithm; sources: the published listings, and vLLM
+# 0.31.0 itself building the model classes on the meta device.
 FACTS = {
     LIGHTNING: {
         "mixer.in_proj": {"fp8": 23},
@@ -96,7 +96,8 @@ def test_every_answer_names_its_rule_and_place(name):
         assert row["rule"], row["module"]
         file, _, line = row["rule_at"].rpartition(":")
         text = (paths.RULES / file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
-        assert text.strip() and not text.strip().startswith("#")
+        assert text.strip()
+        assert not text.strip().startswith("#")
 
 
 def test_evidence_points_at_the_declaration():
@@ -169,7 +170,7 @@ def test_buckets_of_one_name_add_up_to_the_layers():
 
 @pytest.mark.parametrize(("tp", "n_qkv", "k_o"), [(1, 4608, 4096), (2, 2304, 2048), (4, 1024 + 2 * 128, 1024)])
 def test_rank_local_shapes_replicate_kv_heads(tp, n_qkv, k_o):
-    # Lightning has 32 query heads and 2 KV heads of 128: at tp 4 every rank keeps 8 query heads and one of each KV head.
+    # Lightning has 32 query heads and 2 KV heads of 128: at tp 4 every rank keeps 8 query and one of each KV head.
     shapes = {b.op: b.shape for b in buckets(resolve(LIGHTNING, "vllm@0.31.0", "gb200"), Parallel.of(tp=tp))}
     assert shapes["qkv"] == {"n": n_qkv, "k": 2688}
     assert shapes["o_proj"] == {"n": 2688, "k": k_o}

@@ -123,9 +123,10 @@ def test_generated_regular_expressions_agree(pattern, name):
 def test_costly_patterns_answer_or_refuse(pattern):
     name = "model." + "layers.a." * 30 + "x!"
     try:
-        assert matcher(pattern)(name) in (True, False)
+        answer = str(matcher(pattern)(name))
     except CheckpointError as error:
-        assert error.code == "BL250"
+        answer = error.code
+    assert answer in ("True", "False", "BL250")
 
 
 def test_broken_pattern_is_a_coded_error():
