@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .lsp import lsp_command
 from .rules_files import check_command, explain_command, fmt_command
 from .rules_run import coverage_command, diff_command, list_command, test_command
 
@@ -37,5 +38,6 @@ for _command in (
     diff_command,
     list_command,
     explain_command,
+    lsp_command,
 ):
     command.add_command(_command)
