@@ -119,12 +119,21 @@ def _spelled(text: str, source: t.Source, mapper: Mapper) -> list[str]:
     return list(dict.fromkeys(out))
 
 
+def _from_text(value: Any, source: t.Source) -> Any:
+    """Return the entries that an engine reads out of a text where a list belongs; other values as they are."""
+    if isinstance(value, str):
+        if "commas" in source.flags:
+            return value.split(",")
+        if "letters" in source.flags:
+            return list(value)
+    return value
+
+
 def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]:
     source, value, at = _source_value(reading, "exclusions")
     if source is None or value is ABSENT or value is None:
         return [], []
-    if isinstance(value, dict):
-        value = list(value)
+    value = list(value) if isinstance(value, dict) else _from_text(value, source)
     at_entry = [f"{at}/{n}" for n in range(len(value))] if isinstance(value, list) else []
     if "merged" in source.flags:
         value, at_entry = _merged(reading, source)
@@ -165,8 +174,7 @@ def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str]
     source, value, at = _source_value(reading, "listing")
     if source is None or value is ABSENT or value is None:
         return [], [], []
-    if isinstance(value, str) and "commas" in source.flags:
-        value = value.split(",")
+    value = _from_text(value, source)
     if isinstance(value, list):
         # A list of names, in blocks or flat: listed is all that it says.
         names = [n for n in _flat(value) if sane_name(n)]
@@ -276,7 +284,7 @@ def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], lis
             if sane_name(name):
                 where.setdefault(_rename(name, source, mapper), (f"{at}{pointer(name)}", said))
             continue
-        targets = group.get(source.key) if isinstance(group, dict) else None
+        targets = _from_text(group.get(source.key), source) if isinstance(group, dict) else None
         if not isinstance(targets, list):
             raise CheckpointError(
                 "BL243",
