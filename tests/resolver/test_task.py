@@ -21,7 +21,7 @@ TASK = st.builds(
     checkpoint=st.text("abc/-.Ü \"':#\n", min_size=1, max_size=12),
     loader=st.sampled_from(["vllm@0.31.0", "sglang", "vllm"]),
     system=st.sampled_from(["gb200", "h200"]),
-    parallel=st.builds(tasks.Split, tp=SIZE, ep=SIZE, dp=SIZE, moe_tp=st.one_of(st.none(), SIZE)),
+    parallel=st.builds(tasks.Split, tp=SIZE, ep=SIZE, dp=SIZE, pp=SIZE, moe_tp=st.one_of(st.none(), SIZE)),
     workload=st.lists(
         st.builds(tasks.Pass, phase=st.sampled_from(["prefill", "decode"]), batch=SIZE, isl=SIZE, prefix=st.just(0)),
         max_size=3,
