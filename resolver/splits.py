@@ -58,11 +58,8 @@ def _check_module(resolution: Resolution, row: Resolved, split: Parallel, known:
         resolution.lanes.check_split("experts", {**asked, **sizes}, what)
         return
     most = max((m.queries or m.heads for m in module.members), default=0)
-    for number, member in enumerate(module.members):
-        sizes = {
-            "out": member.out, "into": member.into, "heads": member.heads, "most_heads": most,
-            "last": number == len(module.members) - 1,
-        }  # fmt: skip
+    for member in module.members:
+        sizes = {"out": member.out, "into": member.into, "heads": member.heads, "most_heads": most}
         resolution.lanes.check_split(module.kind, {**asked, **sizes, "style": member.style}, what)
 
 
