@@ -1,6 +1,6 @@
 """A compact collection of generated checkpoints with the real vLLM's answers, in one file that every checkout has.
 
-    python tests/conformance/corpus.py tests/data/vllm_cases.json.gz CASES [CASES ...] --bases BASES [--most 400] [--keep NAME ...]
+    python tests/conformance/corpus.py tests/data/vllm_cases.json.gz CASES [CASES ...] --bases BASES [--keep NAME ...]
 
 Kept are cases that show something new: a deciding rule with an outcome, or a reason to refuse. Only models made from
 packaged checkpoints take part. Modules that an answer does not name are bf16.
@@ -135,7 +135,9 @@ def build(folders: list[Path], bases: list[Path], most: int, keep: set[str], twi
     chosen: list[JSON] = []
     seen: Counter[tuple[str, ...]] = Counter()
     version = command = ""
-    cases = sorted((p.parent for f in folders for p in f.glob("*/golden.json.gz")), key=lambda p: (p.name not in keep, p.name))
+    cases = sorted(
+        (p.parent for f in folders for p in f.glob("*/golden.json.gz")), key=lambda p: (p.name not in keep, p.name)
+    )
     for folder in cases:
         about = json.loads((folder / "case.json").read_text())
         home = next((b / about["family"] for b in bases if (b / about["family"]).is_dir()), None)
@@ -193,7 +195,10 @@ def main() -> int:
     document = build(a.cases, a.bases, a.most, set(a.keep))
     a.out.write_bytes(gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0))
     refused = sum("error" in c for c in document["cases"])
-    print(f"{len(document['cases'])} cases of {len(document['bases'])} models, {refused} refused, {a.out.stat().st_size} bytes")
+    print(
+        f"{len(document['cases'])} cases of {len(document['bases'])} models, "
+        f"{refused} refused, {a.out.stat().st_size} bytes"
+    )
     return 0
 
 

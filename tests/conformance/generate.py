@@ -20,10 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import metadata_compressed as compressed
+import metadata_integers as integers
 import metadata_modelopt as modelopt
 import metadata_other as other
 from names import Pen, names_of
 from shrink import bases
+
+from bitlane.rules import library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +41,13 @@ KINDS: dict[str, tuple[int, Callable[[Pen, JSON], tuple[Any, Any]]]] = {
     "mixed_nested": (9, modelopt.mixed_nested),
     "uniform": (17, modelopt.uniform),
     "contra": (6, modelopt.contradictory),
-    "ct": (20, other.compressed),
+    "ct": (20, compressed.compressed),
     "fp8": (12, other.fp8),
     "mxfp": (3, other.mxfp),
-    "gptq": (5, other.gptq),
-    "awq": (4, other.awq),
-    "quark": (5, other.quark),
-    "autoround": (4, other.auto_round),
+    "gptq": (5, integers.gptq),
+    "awq": (4, integers.awq),
+    "quark": (5, integers.quark),
+    "autoround": (4, integers.auto_round),
     "misc": (7, other.misc),
 }
 
@@ -60,9 +64,7 @@ def place(config: JSON, inside: Any, rng: random.Random) -> JSON:
     return out
 
 
-def case(
-    seed: int, known: dict[str, tuple[str, JSON]], kinds: tuple[str, ...] = ()
-) -> tuple[str, JSON, Any, JSON]:
+def case(seed: int, known: dict[str, tuple[str, JSON]], kinds: tuple[str, ...] = ()) -> tuple[str, JSON, Any, JSON]:
     """Return name, config.json, hf_quant_config.json (None: absent) and what the case is."""
     rng = random.Random(seed)
     base = rng.choice(sorted(known))
@@ -77,7 +79,10 @@ def case(
 def usable(folder: Path) -> dict[str, tuple[str, JSON]]:
     """Bases that the real vLLM builds, with the checkpoint they come from; all of them where none has been answered."""
     out = {}
+    described = library.find().architectures()
     for path in sorted(folder.glob("*/config.json")):
+        if json.loads(path.read_text())["architectures"][0] not in described:
+            continue
         golden = path.parent / "golden.json.gz"
         if not golden.exists() or "modules" in json.loads(gzip.decompress(golden.read_bytes())):
             origin = json.loads((path.parent / "case.json").read_text())["origin"]
@@ -104,6 +109,7 @@ def main() -> int:
     b.add_argument("folder", type=Path)
     b.add_argument("--configs", type=Path, nargs="*", default=[h for h in _HOMES if h.is_dir()])
     b.add_argument("--seed", type=int, default=0)
+    b.add_argument("--only", default="", help="comma-separated beginnings of names")
     c = sub.add_parser("cases")
     c.add_argument("folder", type=Path)
     c.add_argument("--bases", type=Path, required=True)
@@ -111,7 +117,8 @@ def main() -> int:
     c.add_argument("--kinds", default="", help="comma-separated: " + ",".join(KINDS))
     a = ap.parse_args()
     if a.what == "bases":
-        found = list(bases(a.configs, a.seed))
+        wanted = tuple(a.only.split(","))
+        found = [b for b in bases(a.configs, a.seed) if b[0].startswith(wanted)]
         for name, origin, config in found:
             write(a.folder, name, config, None, {"origin": origin})
         print(f"{len(found)} bases")

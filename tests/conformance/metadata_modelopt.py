@@ -12,8 +12,29 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 ALGOS = ("FP8", "NVFP4", "W4A16_NVFP4", "MXFP8", "FP8_PB_WO", "FP8_PER_CHANNEL_PER_TOKEN")
-_ODD = ("INT4_AWQ", "FP8_BLOCK_SCALES", "NVFP4_AWQ", "W4A8_AWQ", "fp8", "nvfp4", "Fp8_Pb_Wo", "mxfp8", "W8A8_SQ_PER_CHANNEL", "W4A8_NVFP4_FP8", "NONE", "")
-_PREFIXES = ("backbone.", "transformer.", "model.model.", "language_model.model.", "model.language_model.", "language_model.", "")
+_ODD = (
+    "INT4_AWQ",
+    "FP8_BLOCK_SCALES",
+    "NVFP4_AWQ",
+    "W4A8_AWQ",
+    "fp8",
+    "nvfp4",
+    "Fp8_Pb_Wo",
+    "mxfp8",
+    "W8A8_SQ_PER_CHANNEL",
+    "W4A8_NVFP4_FP8",
+    "NONE",
+    "",
+)
+_PREFIXES = (
+    "backbone.",
+    "transformer.",
+    "model.model.",
+    "language_model.model.",
+    "model.language_model.",
+    "language_model.",
+    "",
+)
 _HEAD = re.compile(r"^(model\.language_model|language_model\.model|language_model|backbone|model)\.")
 
 
@@ -95,7 +116,15 @@ def damage(pen: Pen, listing: JSON) -> JSON:
         name = pen.name()
         out[r.choice((name, pen.odd(name), pen.wild(name)))] = _entry(pen, r.choice(ALGOS))
     if r.random() < 0.05 and out:
-        out[r.choice(list(out))] = r.choice(({}, {"quant_algo": None}, {"quant_algo": ""}, {"group_size": 16}, {"quant_algo": "FP8", "group_size": None}))
+        out[r.choice(list(out))] = r.choice(
+            (
+                {},
+                {"quant_algo": None},
+                {"quant_algo": ""},
+                {"group_size": 16},
+                {"quant_algo": "FP8", "group_size": None},
+            )
+        )
     if r.random() < 0.05 and out:
         last = list(out)[-1]
         out = {last: out[last], **out}
@@ -149,7 +178,11 @@ def _flat(pen: Pen, algo: str) -> JSON:
 
 def _inner(pen: Pen, algo: str) -> JSON:
     r = pen.rng
-    out: JSON = {"quant_algo": algo, "kv_cache_quant_algo": r.choice((None, "FP8")), "exclude_modules": pen.exclusions()}
+    out: JSON = {
+        "quant_algo": algo,
+        "kv_cache_quant_algo": r.choice((None, "FP8")),
+        "exclude_modules": pen.exclusions(),
+    }
     if "FP4" in algo.upper():
         out["group_size"] = 16
     return out
@@ -177,7 +210,9 @@ def uniform(pen: Pen, config: JSON) -> tuple[Any, Any]:
     flat = _flat(pen, algo)
     draw = r.random()
     if draw < 0.55:
-        flat["quant_method"] = r.choice(("modelopt",) * 8 + ("ModelOpt", "modelopt_fp4", "modelopt_fp8", "modelopt_mxfp8"))
+        flat["quant_method"] = r.choice(
+            ("modelopt",) * 8 + ("ModelOpt", "modelopt_fp4", "modelopt_fp8", "modelopt_mxfp8")
+        )
         if r.random() < 0.06:
             flat["exclude_modules"] = flat.pop("ignore", [])
         return flat, None
@@ -235,6 +270,8 @@ def mixed_nested(pen: Pen, config: JSON) -> tuple[Any, Any]:
 def contradictory(pen: Pen, config: JSON) -> tuple[Any, Any]:
     """Two files that disagree, or a block that says nothing beside a file that does."""
     r = pen.rng
+    import metadata_compressed as compressed
+    import metadata_integers as integers
     import metadata_other as other
 
     beside = _nested(pen, _inner(pen, _word(pen))) if r.random() < 0.7 else mixed_nested(pen, config)[1]
@@ -244,7 +281,7 @@ def contradictory(pen: Pen, config: JSON) -> tuple[Any, Any]:
     if draw < 0.5:
         return mixed_flat(pen, config)[0], beside
     if draw < 0.75:
-        return r.choice((other.fp8, other.compressed, other.mxfp, other.gptq))(pen, config)[0], beside
+        return r.choice((other.fp8, compressed.compressed, other.mxfp, integers.gptq))(pen, config)[0], beside
     if draw < 0.85:
         return r.choice(({}, {"quant_method": ""}, {"quant_algo": "FP8"}, {"ignore": ["lm_head"]})), beside
     if draw < 0.92:
@@ -252,4 +289,6 @@ def contradictory(pen: Pen, config: JSON) -> tuple[Any, Any]:
         out.pop("quant_method")
         return out, beside
     both = copy.deepcopy(beside)
-    return ({**both, "quant_method": "modelopt"} if isinstance(both, dict) else both), _nested(pen, _inner(pen, _word(pen)))
+    return ({**both, "quant_method": "modelopt"} if isinstance(both, dict) else both), _nested(
+        pen, _inner(pen, _word(pen))
+    )

@@ -1,4 +1,4 @@
-"""Names as people write them into quantization metadata: a small model's modules, spelled right, wrong and as patterns."""
+"""Names as people write them into quantization metadata: spelled right, wrong and as patterns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,48 @@ if TYPE_CHECKING:
 
     from bitlane.resolver.modules import Module
 
-_LEAVES = {"mixtral": ("w1", "w3", "w2"), "phimoe": ("w1", "w3", "w2"), "minimax_m2": ("w1", "w3", "w2"), "deepseek_v4": ("w1", "w3", "w2")}
-_PREFIXES = ("model.", "backbone.", "language_model.", "language_model.model.", "model.language_model.", "transformer.", "model.model.", "")
+_LEAVES = {
+    "mixtral": ("w1", "w3", "w2"),
+    "phimoe": ("w1", "w3", "w2"),
+    "minimax_m2": ("w1", "w3", "w2"),
+    "deepseek_v4": ("w1", "w3", "w2"),
+}
+_PREFIXES = (
+    "model.",
+    "backbone.",
+    "language_model.",
+    "language_model.model.",
+    "model.language_model.",
+    "transformer.",
+    "model.model.",
+    "",
+)
 _HEAD = re.compile(r"^(model\.language_model|language_model\.model|language_model|backbone|model)\.")
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text."""
+    return tuple(text.split())
+
+
+# Patterns and words that stand in real lists, some of which match nothing here.
+_REGEXES = words(r"""
+re:.*(mlp|shared_experts?|block_sparse_moe|mixer)\..* re:.*self_attn.* re:.*experts.* re:.*shared_expert.*
+re:.*(attn|mixer)\..* re:.*(o_proj|out_proj)$ re:.*qkv_proj$ re:.*(q|k|v)_proj$ re:.*mlp.gate$ re:.*gate$
+re:.*(gate|up|down)_proj$ re:.*gate_up_proj$ re:.*lm_head re:.*lm_head.* re:.*layers\.[0-1]\..* re:model.* re:.*
+re:^(?!.*experts).*proj$ re:.*visual.* re:vision_tower.* re:.*layers.1.* re:.*experts\.1\..*
+re:.*experts\.\d+\.(gate|up|down)_proj$ re:.*mlp\.experts\.[0-9]+\..* re:language_model.* re:.*in_proj_(qkv|z|a|b)$
+re:.*linear_attn.* re:.*(kv_a_proj_with_mqa|q_a_proj)$ re:.*layers\.(0|2)\..*proj$
+""")
+_WORDS = words(r"""
+visual vision_tower model.vision_tower mtp* model.router router gate mlp.gate proj mlp experts mixer head self_attn.
+_attn.o model model.layers.1 layers.1 *v_proj* *gate* *.mlp.* *.self_attn.* * model.embed_tokens *layers.[13].*
+shared_expert linear_attn self_attn conv1d *norm* k_proj v_proj up_proj
+""")
+_HEADS = words(r"""
+lm_head lm_head lm_head lm_head lm_head* *lm_head* model.lm_head language_model.lm_head LM_HEAD lm_head.weight
+*.lm_head
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +104,9 @@ class Pen:
         # Half of the authors name all shards of what is fused, so that the engine does not stop at the first module.
         self.careful = rng.random() < 0.5
         self.gates = [c for c in names.checkpoint if re.search(r"(gate|router|shared_expert_gate)$", c)]
-        self.text = [c for c in names.checkpoint if ".layers." in c and not re.search(r"vis(ion|ual)", c)] or list(names.checkpoint)
+        self.text = [c for c in names.checkpoint if ".layers." in c and not re.search(r"vis(ion|ual)", c)] or list(
+            names.checkpoint
+        )
 
     # --- one name -----------------------------------------------------------
 
@@ -97,7 +138,11 @@ class Pen:
             lambda: name[: r.randrange(1, len(name) + 1)],
             lambda: name[r.randrange(len(name)) :],
             lambda: name.replace("layers.", "layer.", 1),
-            lambda: name.replace(".mlp.", ".block_sparse_moe.") if ".mlp." in name else name.replace("block_sparse_moe", "mlp"),
+            lambda: (
+                name.replace(".mlp.", ".block_sparse_moe.")
+                if ".mlp." in name
+                else name.replace("block_sparse_moe", "mlp")
+            ),
             lambda: " " + name,
             lambda: name.replace("self_attn", "attn"),
         )
@@ -127,7 +172,12 @@ class Pen:
             layer = parts[number]
             for choice in ("?", "*", "[0-3]", "[!0]", "[13]", layer + "*", "[" + layer):
                 forms.append(lambda c=choice: ".".join([*parts[:number], c, *parts[number + 1 :]]))
-            forms += [lambda: ".".join(parts[: number + 1]), lambda: ".".join(parts[: number + 1]) + "*", lambda: ".".join(parts[: number + 1]) + ".*", lambda: "*layers." + layer + ".*"]
+            forms += [
+                lambda: ".".join(parts[: number + 1]),
+                lambda: ".".join(parts[: number + 1]) + "*",
+                lambda: ".".join(parts[: number + 1]) + ".*",
+                lambda: "*layers." + layer + ".*",
+            ]
         return r.choice(forms)()
 
     def regex(self) -> str:
@@ -135,15 +185,15 @@ class Pen:
         r = self.rng
         name = self.name()
         last = name.rpartition(".")[2]
-        forms = (
-            f"re:.*{last}$", f"re:.*{last}", f"re:.*\\.{last}$", f"re:{re.escape(name)}", f"re:^{re.escape(name)}$",
-            "re:.*(mlp|shared_experts?|block_sparse_moe|mixer)\\..*", "re:.*self_attn.*", "re:.*experts.*", "re:.*shared_expert.*",
-            "re:.*(attn|mixer)\\..*", "re:.*(o_proj|out_proj)$", "re:.*qkv_proj$", "re:.*(q|k|v)_proj$", "re:.*mlp.gate$", "re:.*gate$",
-            "re:.*(gate|up|down)_proj$", "re:.*gate_up_proj$", "re:.*lm_head", "re:.*lm_head.*", "re:.*layers\\.[0-1]\\..*", "re:model.*",
-            "re:.*", "re:^(?!.*experts).*proj$", "re:.*visual.*", "re:vision_tower.*", "re:.*layers.1.*", "re:.*experts\\.1\\..*",
-            "re:.*experts\\.\\d+\\.(gate|up|down)_proj$", "re:.*mlp\\.experts\\.[0-9]+\\..*", "re:language_model.*", "re:.*in_proj_(qkv|z|a|b)$",
-            "re:.*linear_attn.*", f"re:{last}", "re:.*(kv_a_proj_with_mqa|q_a_proj)$", "re:.*layers\\.(0|2)\\..*proj$",
-        )
+        forms = [
+            f"re:.*{last}$",
+            f"re:.*{last}",
+            f"re:.*\\.{last}$",
+            f"re:{re.escape(name)}",
+            f"re:^{re.escape(name)}$",
+            f"re:{last}",
+            *_REGEXES,
+        ]
         return r.choice(forms)
 
     # --- lists --------------------------------------------------------------
@@ -177,15 +227,22 @@ class Pen:
             return [n for n in self.text if n.endswith(tails)]
         if draw < 0.88 and self.names.experts:
             home = r.choice(self.names.experts)
-            return r.choice(([f"{home}.{i}.{x}" for i in range(self.names.count) for x in self.names.leaves], [f"{home}.{r.randrange(self.names.count)}*"], [self.leaf()]))
-        return [r.choice(("visual", "vision_tower", "model.vision_tower", "mtp*", "model.router", "router", "gate", "mlp.gate", "proj", "mlp", "experts", "mixer", "head", "self_attn.", "_attn.o", "model", "", "model.layers.1", "layers.1", "*v_proj*", "*gate*", "*.mlp.*", "*.self_attn.*", "*", "model.embed_tokens", "*layers.[13].*", "shared_expert", "linear_attn", "self_attn", "conv1d", "*norm*", "k_proj", "v_proj", "up_proj"))]
+            return r.choice(
+                (
+                    [f"{home}.{i}.{x}" for i in range(self.names.count) for x in self.names.leaves],
+                    [f"{home}.{r.randrange(self.names.count)}*"],
+                    [self.leaf()],
+                )
+            )
+        # An empty entry is in real lists, too.
+        return [r.choice((*_WORDS, ""))]
 
     def exclusions(self, most: int = 5) -> list[str]:
         """A list of entries."""
         r = self.rng
         out = [e for _ in range(r.randrange(most)) for e in self.exclusion()]
         if r.random() < 0.65:
-            out.append(r.choice(("lm_head", "lm_head", "lm_head", "lm_head", "lm_head*", "*lm_head*", "model.lm_head", "language_model.lm_head", "LM_HEAD", "lm_head.weight", "*.lm_head")))
+            out.append(r.choice(_HEADS))
         if r.random() < 0.5:
             r.shuffle(out)
         if r.random() < 0.1 and out:

@@ -107,7 +107,10 @@ def answer(oracle: Any, case: Path, gpu: tuple[int, int] | None) -> tuple[dict[s
     except BaseException as error:
         import vllm
 
-        return {"meta": {"vllm": vllm.__version__, **meta}, "error": error_line(error, str(case))}, traceback.format_exc()
+        return {
+            "meta": {"vllm": vllm.__version__, **meta},
+            "error": error_line(error, str(case)),
+        }, traceback.format_exc()
     return {"meta": {**built, **meta}, "modules": modules}, ""
 
 

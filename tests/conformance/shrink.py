@@ -26,13 +26,22 @@ _SIZES = (64, 96, 128, 160, 192, 256, 320, 352, 384, 448, 512, 608, 704, 768, 89
 
 # Structure that published files do not all have; keys are those of the text model.
 STRUCTURES: dict[str, tuple[JSON, ...]] = {
-    "DeepseekV3ForCausalLM": ({"q_lora_rank": None}, {"n_shared_experts": 2}, {"first_k_dense_replace": 0}, {"moe_layer_freq": 2}),
+    "DeepseekV3ForCausalLM": (
+        {"q_lora_rank": None},
+        {"n_shared_experts": 2},
+        {"first_k_dense_replace": 0},
+        {"moe_layer_freq": 2},
+    ),
     "DeepseekV2ForCausalLM": ({"q_lora_rank": 1536}, {"n_shared_experts": 1}, {"first_k_dense_replace": 2}),
     "GlmMoeDsaForCausalLM": ({"n_shared_experts": 2}, {"first_k_dense_replace": 0}, {"q_lora_rank": None}),
     "KimiK25ForConditionalGeneration": ({"first_k_dense_replace": 2}, {"n_shared_experts": 2}, {"q_lora_rank": None}),
     "Qwen3MoeForCausalLM": ({"mlp_only_layers": [0, 2]}, {"decoder_sparse_step": 2}, {"attention_bias": True}),
     "Qwen3VLMoeForConditionalGeneration": ({"mlp_only_layers": [1]},),
-    "Qwen3NextForCausalLM": ({"mlp_only_layers": [0]}, {"shared_expert_intermediate_size": 0}, {"decoder_sparse_step": 2}),
+    "Qwen3NextForCausalLM": (
+        {"mlp_only_layers": [0]},
+        {"shared_expert_intermediate_size": 0},
+        {"decoder_sparse_step": 2},
+    ),
     "Qwen3_5MoeForConditionalGeneration": ({"shared_expert_intermediate_size": 0}, {"attn_output_gate": False}),
     "Qwen3_5MoeForCausalLM": ({"shared_expert_intermediate_size": 0}, {"attn_output_gate": False}),
     "Qwen3_5ForConditionalGeneration": ({"attn_output_gate": False},),
@@ -56,7 +65,9 @@ STRUCTURES: dict[str, tuple[JSON, ...]] = {
 
 
 def _text(config: JSON) -> JSON:
-    return next((config[k] for k in ("text_config", "language_config", "llm_config") if isinstance(config.get(k), dict)), config)
+    return next(
+        (config[k] for k in ("text_config", "language_config", "llm_config") if isinstance(config.get(k), dict)), config
+    )
 
 
 def _kinds(scope: JSON, total: int) -> int:
@@ -72,7 +83,9 @@ def _kinds(scope: JSON, total: int) -> int:
 
 def _per_layer(scope: JSON, total: int) -> Iterator[Any]:
     for value in scope.values():
-        if (isinstance(value, list) and total <= len(value) <= total + 3) or (isinstance(value, str) and len(value) == total):
+        if (isinstance(value, list) and total <= len(value) <= total + 3) or (
+            isinstance(value, str) and len(value) == total
+        ):
             yield value
         elif isinstance(value, dict):
             yield from _per_layer(value, total)
@@ -84,7 +97,12 @@ def _cut(scope: JSON, total: int, layers: int) -> None:
             scope[key] = value[:layers] + value[total:]
         elif isinstance(value, str) and len(value) == total and total > 8:
             scope[key] = value[:layers]
-        elif isinstance(value, list) and key.endswith(("_indexes", "_layers", "_layer_ids")) and value and all(isinstance(v, int) for v in value):
+        elif (
+            isinstance(value, list)
+            and key.endswith(("_indexes", "_layers", "_layer_ids"))
+            and value
+            and all(isinstance(v, int) for v in value)
+        ):
             scope[key] = [v for v in value if v < layers] or [layers - 1]
         elif isinstance(value, dict) and not any(d in value for d in _DEPTH):
             _cut(value, total, layers)
@@ -150,7 +168,8 @@ def bases(folders: list[Path], seed: int = 0) -> Iterator[tuple[str, str, JSON]]
             config = json.loads(path.read_text().replace("Infinity", "1e9"))
             architecture = (config.get("architectures") or ["?"])[0]
             number = seen[architecture] = seen.get(architecture, -1) + 1
-            short = f"{architecture.replace('ForCausalLM', '').replace('ForConditionalGeneration', '_vl')}-{number}".lower()
+            model = architecture.replace("ForCausalLM", "").replace("ForConditionalGeneration", "_vl").lower()
+            short = f"{model}-{number}"
             depth = rng.choice((2, 3, 4, 4, 5, 6, 11, 12, 13)) if not architecture.startswith("Gemma4") else 12
             small = experts(shrink(config, depth), rng.choice((4, 6, 8)))
             yield short, path.parent.name, small
