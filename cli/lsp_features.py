@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..cachedir import private_dir, write_atomic
 from ..grammar import words
-from ..grammar.messages import keywords, spelled, starts
+from ..grammar.messages import BLOCK_RULES, keywords, spelled, starts
 from ..grammar.scan import Logical, pieces, statements
 from ..resolver.entries import KINDS
 from ..resolver.expressions import FUNCTIONS
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from ..grammar.diagnostics import Diagnostic
     from ..rules.library import Library
 
-_BLOCK_RULES: Final = {
-    "chain": "step",
-    "format": "format_item",
-    "stack": "stack_item",
-    "part": "part_item",
-    "names": "name_rule",
-    "test": "test_item",
-}
 _AFTER: Final = {
     "by": tuple(KINDS),
     "on": tuple(TARGETS),
@@ -143,7 +135,7 @@ def _starters(logicals: list[Logical]) -> list[str]:
         elif logical.closes and opened:
             opened.pop()
     if opened:
-        return [*starts(_BLOCK_RULES.get(opened[-1].word, "step")), "}"]
+        return [*starts(BLOCK_RULES.get(opened[-1].word, "step")), "}"]
     if len(logicals) < 2:
         return ["language"] if not logicals else sorted(starts("header"))
     return sorted(starts("statement"))

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from .scan import CONTINUES, Piece, pieces
+from .scan import CONTINUES, NAMING, Piece, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 WIDTH: Final = 120
 INDENT: Final = "  "
 _HANG: Final = "    "
-# After these, `NAME =` is the statement's own subject and not an option.
-_NAMING: Final = ("let", "weights", "builtin", "fuse")
 _GUARDS: Final = ("when", "for", "since", "until")
 
 
@@ -84,7 +82,7 @@ def _breaks(found: list[Piece], position: int, depth: int, level: int) -> bool:
     if piece.text in CONTINUES:
         return level > 0 or piece.text in _GUARDS
     option = not depth and position + 1 < len(found) and found[position + 1].text == "="
-    return option and not (position == 1 and found[0].text in _NAMING)
+    return option and not (position == 1 and found[0].text in NAMING)
 
 
 # --- JSON -------------------------------------------------------------------------

@@ -49,6 +49,15 @@ _WORDS: Final = {
 # How the grammar writes a set of words: in parentheses, and no longer word may begin with one of them.
 _ALTERNATIVES: Final = re.compile(r"\(([a-z0-9_|]+)\)\(\?!")
 _OPERATORS: Final = {"==": "is", "=": "is", "!=": "is not", "&&": "and", "||": "or", "!": "not"}
+# What may stand in a block, by the word that opens it.
+BLOCK_RULES: Final = {
+    "chain": "step",
+    "format": "format_item",
+    "stack": "stack_item",
+    "part": "part_item",
+    "names": "name_rule",
+    "test": "test_item",
+}
 _BLOCKS: Final = {
     "statement": "at the top of a file",
     "step": "in `chain`",
@@ -152,9 +161,10 @@ def _torn(fault: _Fault) -> _Found | None:
 
 
 def _bracket(fault: _Fault) -> _Found | None:
+    # The parser reads on past a forgotten bracket and stops in the statement after it.
     before = [s for s in fault.logicals if s.last < fault.line or fault.kind == "$END"]
     unclosed = before[-1].unclosed if before else None
-    if unclosed is None or not (fault.first or fault.kind in ("$END", "_NL")):
+    if unclosed is None:
         return None
     closing = {"(": ")", "[": "]", "{": "}"}[unclosed.text]
     return "unclosed-bracket", f"`{unclosed.text}` is never closed", _at(unclosed), f"add `{closing}`"
@@ -162,9 +172,13 @@ def _bracket(fault: _Fault) -> _Found | None:
 
 def _block(fault: _Fault) -> _Found | None:
     opened = fault.enclosing()
-    # A statement of the top level that stands no deeper than the block's head shows it before the file's end does.
-    outside = fault.first and opened and fault.column <= opened[-1].pieces[0].column
-    if not opened or not (fault.kind == "$END" or (outside and fault.word in starts("statement"))):
+    if not opened:
+        return None
+    # A statement that stands no deeper than the block's head, and belongs where the head stands, shows it before the
+    # file's end does.
+    around = BLOCK_RULES.get(opened[-2].word, "step") if len(opened) > 1 else "statement"
+    outside = fault.first and fault.column <= opened[-1].pieces[0].column and fault.word in starts(around)
+    if fault.kind != "$END" and not outside:
         return None
     head = opened[-1]
     name = " ".join(p.text for p in head.pieces[:2] if p.text != "{")
@@ -194,7 +208,7 @@ def _balance(here: Logical, fault: _Fault, opening: str) -> int:
 
 
 def _header(fault: _Fault) -> _Found | None:
-    if fault.accepted <= {"LANGUAGE", "_NL"}:
+    if "LANGUAGE" in fault.accepted:
         return "no-language", "a rule file starts with `language 1`", _span(fault), "make that its first line"
     if {"LOADER", "FAMILY", "LANES"} <= fault.accepted:
         close = closest(fault.word, ("loader", "family", "lanes", "extend"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .diagnostics import closest
-from .scan import Logical, statements
+from .scan import STARTERS, Logical, statements
 
 if TYPE_CHECKING:
     from .diagnostics import Diagnostic
@@ -53,15 +53,17 @@ class Recovery:
         self._tried.add(logical.first)
         if position < len(_HEADERS) and not logical.opens:
             return not again and self._write(logical.first, logical.last, _HEADERS[position])
-        if not logical.opens:
-            return self._write(logical.first, logical.last, "")
         word = closest(logical.word, _NEUTRAL)
+        forgotten = bool(word) and sum(s.closes - s.opens for s in logicals) > 0
+        if not logical.opens and not forgotten:
+            return self._write(logical.first, _json_end(logicals, position), "")
+        # A head that is wrong, or lacks its brace, still opens its block.
         if word and not again and found.label != "misplaced-statement":
             return self._write(logical.first, logical.last, _NEUTRAL[word])
         return self._write(logical.first, _block_end(logicals, position), "")
 
     def _close(self, logicals: list[Logical], line: int) -> bool:
-        """Close the block whose head is on ``line``, on an empty line before the next statement as far left."""
+        """Close the block whose head is on ``line``, before the next statement as far left as it."""
         lines = self.text.split("\n")
         head = next(s for s in logicals if s.first <= line <= s.last)
         indent = head.pieces[0].column
@@ -71,9 +73,13 @@ class Recovery:
         if following is None:
             self.text += "\n}\n"
             return True
-        if lines[following.first - 2].partition("#")[0].strip():
+        if not lines[following.first - 2].partition("#")[0].strip():
+            return self._write(following.first - 1, following.first - 1, "}")
+        # No line is free: the block's last statement gives way.
+        before = next(s for s in reversed(logicals) if s.last < following.first)
+        if before is head or before.closes or before.opens:
             return False
-        return self._write(following.first - 1, following.first - 1, "}")
+        return self._write(before.first, before.last, "}")
 
     def _head(self, logicals: list[Logical], position: int | None, number: int) -> bool:
         """Put in a header line, or replace the misspelt one."""
@@ -103,6 +109,17 @@ def _holding(logicals: list[Logical], line: int) -> int | None:
         if logical.first <= line <= logical.last:
             return position
     return None
+
+
+def _json_end(logicals: list[Logical], position: int) -> int:
+    """Last line of a statement; of `given`, whose braces may be out of step, the line before the next statement."""
+    mine = logicals[position]
+    last = mine.last
+    for logical in logicals[position + 1 :] if mine.word == "given" else ():
+        if logical.word in STARTERS or (logical.closes and logical.pieces[0].column < mine.pieces[0].column):
+            break
+        last = logical.last
+    return last
 
 
 def _block_end(logicals: list[Logical], position: int) -> int:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 # A line that starts with one of these goes on with the statement before it; so does one that starts with `NAME =`.
 CONTINUES: Final = ("when", "for", "since", "until", "and", "or", "if", "else")
 
+# After these, `NAME =` is the statement's own subject; a line that starts with one of them is never an option.
+NAMING: Final = ("let", "fuse", "builtin", "weights")
+BLOCKS: Final = ("chain", "format", "algorithms", "schemes", "stack", "part", "names", "test")
+
 # How many empty lines and comments may stand between the lines of one statement.
 MAX_BETWEEN: Final = 20
 
@@ -151,7 +155,7 @@ class Logical:
     @property
     def opens(self) -> bool:
         """Whether it is the head of a block."""
-        return self.pieces[-1].text == "{" and self.word != "given"
+        return self.pieces[-1].text == "{" and (self.word in BLOCKS or self.word not in STARTERS)
 
 
 class _Splitter:
@@ -191,13 +195,15 @@ class _Splitter:
             return False
         first = following[0]
         if self.stack:
-            # A line that starts like a statement shows that a bracket above was forgotten.
-            return not (first.kind == "word" and first.text in STARTERS)
+            # A line that starts like a statement, or closes a block, shows that a bracket above was forgotten.
+            closing = first.text == "}" and all(p.text != "{" for p in self.stack)
+            return not closing and not (first.kind == "word" and first.text in STARTERS)
         if self.mine[-1].text == ",":
             return True
         if self.mine[-1].text == "{" or first.kind != "word" or not self._near(position, first):
             return False
-        return first.text in CONTINUES or (len(following) > 1 and following[1].text == "=")
+        option = len(following) > 1 and following[1].text == "=" and first.text not in NAMING
+        return option or first.text in CONTINUES
 
     def _near(self, position: int, first: Piece) -> bool:
         """Whether only lines that are empty or comments, and not many, stand between a line break and a token."""

@@ -114,11 +114,8 @@ class Vocabulary:
     @cached_property
     def metadata_keys(self) -> frozenset[str]:
         """Every key of every known metadata file, at any depth, but not the names of modules."""
-        out: set[str] = set()
-        for files in [*self.documents, *(f for _, f in self.givens)]:
-            for value in files.values():
-                out.update(k for k in _keys(value) if "." not in k)
-        return frozenset(out)
+        given = {k for _, files in self.givens for value in files.values() for k in _keys(value)}
+        return _document_keys(self.models) | given
 
     @cached_property
     def algorithms(self) -> frozenset[str]:
@@ -145,17 +142,23 @@ def _documents(models: tuple[Path, ...]) -> list[dict[str, Any]]:
     ]
 
 
+@lru_cache(maxsize=4)
+def _document_keys(models: tuple[Path, ...]) -> frozenset[str]:
+    return frozenset(k for files in _documents(models) for value in files.values() for k in _keys(value))
+
+
 def _listed(config: Mapping[str, Any]) -> set[str]:
     found = config.get("architectures")
     return {a for a in found if isinstance(a, str)} if isinstance(found, list) else set()
 
 
 def _keys(value: Any) -> Iterator[str]:
+    """Yield every key at any depth, but not the names of modules."""
     todo = [value]
     while todo:
         current = todo.pop()
         if isinstance(current, dict):
-            yield from current
+            yield from (k for k in current if "." not in k)
             todo += current.values()
         elif isinstance(current, list):
             todo += current

@@ -9,7 +9,7 @@ import pytest
 from bitlane.grammar.diagnostics import RuleSyntaxError
 from bitlane.grammar.messages import LABELS, keywords, starts
 from bitlane.grammar.parsing import GRAMMAR, MAX_DEPTH, MAX_ERRORS, parse
-from bitlane.grammar.scan import CONTINUES, STARTERS, statements
+from bitlane.grammar.scan import BLOCKS, CONTINUES, NAMING, STARTERS, statements
 
 HEAD = "language 1\nlanes\n"
 LOADER = 'language 1\nloader x "1"\n'
@@ -158,7 +158,11 @@ def test_the_scanner_agrees_with_the_grammar() -> None:
     """The words that the scanner knows by heart are those of the grammar."""
     text = GRAMMAR.read_text(encoding="utf-8")
     listed = re.search(r"CONTINUATION\.9: .*\(\?=\(([a-z|]+)\)", text)
+    naming = re.search(r"CONTINUATION\.9: .*\(\?!\(([a-z|]+)\)\[", text)
     assert listed is not None
+    assert naming is not None
+    assert tuple(naming.group(1).split("|")) == NAMING
+    assert set(BLOCKS) == set(re.findall(r'^[a-z]+: "([a-z]+)" .*"\{" _NL', text, re.MULTILINE))
     assert tuple(listed.group(1).split("|")) == CONTINUES
     rules = ("start", "header", "statement", "step", "format_item", "stack_item", "part_item", "name_rule", "test_item")
     assert set().union(*(starts(r) for r in rules)) == STARTERS
