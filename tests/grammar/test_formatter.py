@@ -17,7 +17,7 @@ from bitlane.grammar.parsing import parse
 
 
 @given(strategies.files())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_what_is_written_is_what_was_meant(tree: t.File) -> None:
     """parse(format(tree)) == tree, places aside, and the second formatting changes nothing."""
     written = format_tree(tree)
@@ -26,7 +26,7 @@ def test_what_is_written_is_what_was_meant(tree: t.File) -> None:
 
 
 @given(strategies.files(), st.lists(st.sampled_from(["", "", "behind", "above", "empty"]), max_size=30))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_every_comment_stays(tree: t.File, kinds: list[str]) -> None:
     """Comments put at the ends of lines and between them are all there afterwards, and stay where they are."""
     lines = format_tree(tree).rstrip("\n").split("\n")
