@@ -1,4 +1,4 @@
-"""The tests that stand in the loader files of SGLang, TensorRT-LLM and the plain reading, and that no rule lacks one."""
+"""The tests that stand in the loader files of SGLang, TensorRT-LLM and the plain reading; no rule lacks one."""
 
 from __future__ import annotations
 
