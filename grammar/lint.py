@@ -107,9 +107,9 @@ def _identity(node: t.Node) -> tuple[str, str] | None:
             return type(node).__name__.lower(), node.name
         case t.SystemAlias():
             return "system", node.alias
-        case t.Fuse() if node.when is None:
-            # What an engine fuses and what its quantization config knows as fused may differ.
-            return "fuse", node.name + (" unmapped" if node.unmapped else "")
+        case t.Fuse() if node.when is None and not node.unmapped:
+            # An engine may fuse other shards in other layers; its quantization config knows one list for a name.
+            return "fuse", node.name
         case t.Alias():
             return "alias", f"{node.path} as {node.other}"
         case t.Module() if node.when is None:

@@ -167,7 +167,8 @@ class LoaderLint:
                     near = next((k for k in sorted(known) if slip(name, k)), "") if name not in known else ""
                     if near:
                         message = f"no known metadata has the key `{name}`"
-                        self.findings.add("BL123", message, where, path, f"did you mean `{near}`?")
+                        hint = f"did you mean `{near}`?"
+                        self.findings.add("BL123", message, where, path, hint, severity="warning")
 
     # --- what is defined and used ----------------------------------------------------------
 
