@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ..rules.library import RuleFile
 
 _EXPERTS = ("count", "topk", "hidden", "inter", "gated")
-# `heads` and `queries` split a column in units of heads, a `tied` head shares the embedding's matrix; experts carry the
-# whole model's numbers.
-_MODULE_OPTIONS = ("heads", "queries", "tied", *_EXPERTS)
+# `heads` and `head_rows` split a column in units of heads, a `tied` head shares the embedding's matrix; experts carry
+# the whole model's numbers.
+_MODULE_OPTIONS = ("heads", "head_rows", "tied", *_EXPERTS)
 # `window` where only part of the context counts; `rows = "sequences"` where one row a sequence is computed.
 _OPTIONAL = ("window", "rows")
 

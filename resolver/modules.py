@@ -21,8 +21,9 @@ class Member:
         ``column`` splits the output, ``row`` the input, ``replicated`` nothing.
     heads
         For a column split in units of heads: how many; replicated when tensor parallel exceeds them.
-    queries
-        For queries, keys and values in one stored matrix: how many query heads; ``heads`` are then those of the keys.
+    head_rows
+        How many rows of ``out`` the heads are, where others stand beside them: keys and values under the queries in
+        one stored matrix, groups under a Mamba projection. The others are split evenly.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Member:
     into: int
     style: str
     heads: int = 0
-    queries: int = 0
+    head_rows: int = 0
 
 
 @dataclass(slots=True)

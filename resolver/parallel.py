@@ -130,12 +130,8 @@ def local(member: Member, tp: int, module: Module) -> tuple[int, int]:
         return member.out, divide(member.into, tp, what)
     if not member.heads:
         return divide(member.out, tp, what), member.into
-    heads = _heads(member, tp, module)
-    if not member.queries:
-        return heads * (member.out // member.heads), member.into
-    # Queries, keys and values in one matrix: the queries are split, keys and values by their own heads.
-    row = member.out // (member.queries + 2 * member.heads)
-    return (divide(member.queries, tp, f"the head count of `{module.path}`") + 2 * heads) * row, member.into
+    rows = member.head_rows or member.out
+    return divide(member.out - rows, tp, what) + _heads(member, tp, module) * (rows // member.heads), member.into
 
 
 def local_vocabulary(size: int, tp: int) -> int:

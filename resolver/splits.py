@@ -42,7 +42,7 @@ def check(resolution: Resolution, split: Parallel) -> None:
 
 
 def _sizes(row: Resolved) -> tuple[object, ...]:
-    members = tuple((m.out, m.into, m.style, m.heads, m.queries) for m in row.module.members)
+    members = tuple((m.out, m.into, m.style, m.heads, m.head_rows) for m in row.module.members)
     return (*members, *row.module.attributes.items())
 
 
@@ -57,9 +57,12 @@ def _check_module(resolution: Resolution, row: Resolved, split: Parallel, known:
         sizes = {"experts": a.get("count", 0), "hidden": a.get("hidden", 0), "inter": a.get("inter", 0)}
         resolution.lanes.check_split("experts", {**asked, **sizes}, what)
         return
-    most = max((m.queries or m.heads for m in module.members), default=0)
+    most = max((m.heads for m in module.members), default=0)
     for member in module.members:
-        sizes = {"out": member.out, "into": member.into, "heads": member.heads, "most_heads": most}
+        rows = member.head_rows or (member.out if member.heads else 0)
+        sizes = {
+            "out": member.out, "into": member.into, "heads": member.heads, "head_rows": rows, "most_heads": most,
+        }  # fmt: skip
         resolution.lanes.check_split(module.kind, {**asked, **sizes, "style": member.style}, what)
 
 

@@ -161,8 +161,8 @@ def _member(walk: Walk, node: t.Module, checkpoint: str, index: int) -> Member |
     if sizes is None:
         return None
     given = walk.options(node, index)
-    heads, queries = (v if isinstance(v, int) else 0 for v in (given.get("heads", 0), given.get("queries", 0)))
-    return Member(checkpoint, sizes[0], sizes[1], style(node), heads, queries)
+    heads, rows = (v if isinstance(v, int) else 0 for v in (given.get("heads", 0), given.get("head_rows", 0)))
+    return Member(checkpoint, sizes[0], sizes[1], style(node), heads, rows)
 
 
 def modules(family: Family, config: Mapping[str, Any]) -> list[Module]:
