@@ -20,10 +20,23 @@ if TYPE_CHECKING:
 @options.as_json
 @click.option("--all", "everything", is_flag=True, help="List vision towers and draft blocks too.")
 @click.option("--map/--no-map", "with_map", default=True, help="Draw layers against modules (default).")
+@click.option(
+    "--compare-spec/--no-compare-spec",
+    "with_spec",
+    default=None,
+    help="Tell where the engine departs from what the metadata means by its own format (default; off with --json).",
+)
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the map as an SVG picture.")
-def command(asked: options.Question, as_json: bool, everything: bool, with_map: bool, svg: Path | None) -> None:
+def command(
+    asked: options.Question, as_json: bool, everything: bool, with_map: bool, with_spec: bool | None, svg: Path | None
+) -> None:
     """At which precision every module of CHECKPOINT runs under a loader on a system, and by which rule."""
     answer = asked.resolve()
+    if (not as_json if with_spec is None else with_spec) and answer.loader != "spec":
+        from ..resolver.verdict import against_spec
+        from ..rules.library import find
+
+        answer.problems += against_spec(answer, find(asked.rules))
     if svg is not None:
         from .picture import write_svg
 
