@@ -42,7 +42,8 @@ class Question:
         from ..resolver.lanes import Lanes
         from ..rules.library import find
 
-        return Lanes(find(self.rules), answer.loader, answer.version, answer.system.sm, answer.system.name)
+        sm, name = answer.system.sm, answer.system.name
+        return Lanes(find(self.rules), answer.loader, answer.version, sm, name, answer.family.name)
 
 
 def _folders(name: str, text: str) -> Callable[[F], F]:

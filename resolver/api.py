@@ -93,7 +93,7 @@ def resolve_with(
     family = compile_family(library, opened.architecture, compiled.name, compiled.version)
     reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
     chooser = Chooser(reading, _declared(opened, reading, family), family.packed)
-    lanes = Lanes(library, compiled.name, compiled.version, hardware.sm, hardware.name)
+    lanes = Lanes(library, compiled.name, compiled.version, hardware.sm, hardware.name, family.name)
     built = _modules(opened, family)
     chosen = _explicit(modes or {})
     format_name = reading.format.name if reading.format is not None else "unquantized"

@@ -32,7 +32,9 @@ class LaneAnswer:
 class Lanes:
     """Chooses lanes for one loader, version and system; memoised, since few questions differ."""
 
-    def __init__(self, library: Library, loader: str, version: str, sm: int | None, system: str) -> None:
+    def __init__(
+        self, library: Library, loader: str, version: str, sm: int | None, system: str, family: str = ""
+    ) -> None:
         self._lanes: list[tuple[t.Lane | t.Refuse, Placed]] = []
         self._weights: dict[str, t.Weights] = {}
         self._splits: list[tuple[t.Refuse, Placed]] = []
@@ -50,7 +52,7 @@ class Lanes:
                 self._lanes.append((item, placed))
             elif isinstance(item, t.Weights) and holds(item, version):
                 self._weights.setdefault(item.name, item)
-        self._base = {"loader": loader, "version": version, "sm": sm, "system": system}
+        self._base = {"loader": loader, "version": version, "sm": sm, "system": system, "family": family}
         self._memo: dict[tuple[str, str, str, str], LaneAnswer] = {}
 
     def _about_splits(self, rule: t.Refuse) -> bool:

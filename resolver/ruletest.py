@@ -174,7 +174,7 @@ class _Case:
             built = modules(family, opened.config)
         except BitlaneError:
             return {"": stop}
-        lanes = Lanes(self.library, compiled.name, compiled.version, hardware.sm, hardware.name)
+        lanes = Lanes(self.library, compiled.name, compiled.version, hardware.sm, hardware.name, family.name)
         format = reading.format.name if reading.format is not None else "unquantized"
         out: dict[str, Resolved | BitlaneError] = {}
         for module in built:
