@@ -10,9 +10,10 @@ from ..grammar import text
 from ..grammar import tree as t
 from .answers import UNQUANTIZED, Answer, Hit, RefusalError, Tried, activations, said, shown
 from .declarations import Declarations, evidence_at, locate
-from .entries import Entries, ancestors
+from .entries import Entries
 from .experts import named_experts
 from .expressions import ABSENT, Scope, evaluate
+from .targets import named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -195,49 +196,7 @@ class Chooser:
 
     def targets(self, module: Module, on: str) -> list[str]:
         """Return the texts that ``on`` names for a module; empty when it has none."""
-        match on:
-            case "path":
-                return [module.path]
-            case "spellings":
-                return list(self.reading.loader.spellings(module.path))
-            case "name":
-                return [module.name]
-            case "shards":
-                return self._shards(module, self.packed)
-            case "shard0":
-                return self._shards(module, self.packed)[:1]
-            case "tail_shards":
-                tail = next((f for f in self.packed if module.path.endswith(f)), None)
-                return [module.path.replace(tail, s) for s in self.packed[tail]] if tail is not None else []
-            case "builtin":
-                return self._shards(module, self.reading.loader.builtin)
-            case "checkpoint":
-                return list(module.checkpoint)
-            case "checkpoint0":
-                return list(module.checkpoint[:1])
-            case "parent":
-                return [module.path.rpartition(".")[0]]
-            case "ancestors":
-                return list(ancestors(module.path))
-            case "parts":
-                return module.path.split(".")
-            case _ if on.startswith("expert0"):
-                leaves = self.reading.loader.builtin.get(on, ())
-                return [f"{module.path}.0.{leaf}" for leaf in leaves] if module.kind == "experts" else []
-            case "class":
-                return [module.cls]
-            case _:
-                raise CheckpointError(
-                    "BL110",
-                    f"unknown target `{on}`",
-                    help="path, spellings, name, shards, tail_shards, shard0, builtin, checkpoint, checkpoint0, "
-                    "parent, ancestors, parts, expert0 or class",
-                )
-
-    @staticmethod
-    def _shards(module: Module, packed: Mapping[str, tuple[str, ...]]) -> list[str]:
-        name = module.name
-        return [module.path.replace(name, s) for s in packed[name]] if name in packed else []
+        return named(module, on, self.packed, self.reading.loader)
 
     def find(self, match: t.Match, entries: Entries, names: list[str]) -> list[Hit]:
         """Look up each name under every pattern kind; the entry that comes first in the list counts."""
