@@ -74,6 +74,13 @@ class Loader:
     formats: tuple[LoaderFormat, ...]
     builtin: Mapping[str, tuple[str, ...]]
     aliases: tuple[t.Alias, ...]
+    _marked: dict[int, LoaderFormat] = field(default_factory=dict, compare=False)
+
+    def marked(self, chosen: LoaderFormat) -> LoaderFormat:
+        """Return one of the formats with what changes from module to module noted; worked out when it is asked for."""
+        if id(chosen) not in self._marked:
+            self._marked[id(chosen)] = _marked(chosen, self.lets)
+        return self._marked[id(chosen)]
 
     def spellings(self, path: str) -> tuple[str, ...]:
         """Return a module path and the other spellings under which listings are searched, in order."""
@@ -142,7 +149,7 @@ def _compiled(files: tuple[RuleFile, ...], name: str, version: str, holder: _Hol
     chains = {p.item.name: (p.item, p.file) for p in alive if isinstance(p.item, t.Chain)}
     items = [p.item for p in alive]
     lets = {i.name: i.value for i in items if isinstance(i, t.Let)}
-    formats = tuple(_marked(_format(p.item, p, version, chains), lets) for p in alive if isinstance(p.item, t.Format))
+    formats = tuple(_format(p.item, p, version, chains) for p in alive if isinstance(p.item, t.Format))
     return Loader(
         name,
         version,
@@ -222,18 +229,34 @@ _SCHEME_NAMES: Final = MODULE_NAMES - {"target", "kind"}
 
 def _marked(found: LoaderFormat, outer: Mapping[str, t.Expr]) -> LoaderFormat:
     """Note which `let` statements and conditions have to be evaluated anew for each module."""
-    lets = {**outer, **found.lets}
-    uses = {name: names_used(value, lets) for name, value in lets.items()}
-    changing = frozenset(n for n, used in uses.items() if used & MODULE_NAMES)
-    for_schemes = frozenset(n for n, used in uses.items() if used & _SCHEME_NAMES)
+    direct = {name: _heads(value) for name, value in {**outer, **found.lets}.items()}
+    changing = _reaching(direct, MODULE_NAMES)
+    for_schemes = _reaching(direct, _SCHEME_NAMES)
     volatile: set[int] = set()
     for when in [*_conditions(found.rules), *(a.when for a in found.algorithms)]:
-        if when is not None and names_used(when, {}) & (MODULE_NAMES | changing):
+        if when is not None and _heads(when) & (MODULE_NAMES | changing):
             volatile.add(id(when))
     for scheme in found.schemes:
-        if scheme.when is not None and names_used(scheme.when, {}) & (_SCHEME_NAMES | for_schemes):
+        if scheme.when is not None and _heads(scheme.when) & (_SCHEME_NAMES | for_schemes):
             volatile.add(id(scheme.when))
     return replace(found, volatile_lets=changing, volatile=frozenset(volatile))
+
+
+def _heads(node: t.Expr) -> frozenset[str]:
+    """First names of the references in an expression itself."""
+    return names_used(node, {})
+
+
+def _reaching(direct: Mapping[str, frozenset[str]], names: frozenset[str]) -> frozenset[str]:
+    """Return the definitions that use one of ``names``, themselves or through others."""
+    out: set[str] = set()
+    grown = True
+    while grown:
+        wanted = names | out
+        more = {n for n, used in direct.items() if n not in out and used & wanted}
+        out |= more
+        grown = bool(more)
+    return frozenset(out)
 
 
 def _conditions(rules: tuple[Rule, ...]) -> list[t.Expr | None]:
@@ -362,6 +385,7 @@ def read(loader: Loader, checkpoint: Checkpoint, facts: Mapping[str, Any] = Mapp
             place=f"{checkpoint.name}: {at}",
             help="`bitlane rules list` shows the formats; a new one is a `format` block in the loader file",
         )
+    chosen = loader.marked(chosen)
     reading.format = chosen
     reading.scope = _scope(loader, checkpoint, block, file, chosen, facts)
     check(reading, chosen.checks)
