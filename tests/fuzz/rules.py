@@ -21,13 +21,13 @@ from bitlane.grammar.format import format_text
 from bitlane.grammar.lint import lint
 from bitlane.grammar.messages import keywords
 from bitlane.grammar.parsing import MAX_ERRORS, parse
-from bitlane.grammar.scan import pieces, statements
+from bitlane.grammar.scan import Logical, pieces, statements
 from bitlane.paths import RULES
 from bitlane.resolver.check import Source, check
 from bitlane.rules.library import find
 
 # Every so many inputs that parse are also checked against all the others in force, which costs much more.
-FULL_CHECK = 20
+FULL_CHECK = 200
 ODD = [
     "(",
     ")",
@@ -58,27 +58,40 @@ ODD = [
 
 
 def seeds() -> list[str]:
-    """Cut every packaged rule file into pieces of a few statements, each with its header."""
+    """Cut every packaged rule file into short pieces: its header, and a few statements with the block around them."""
     out = []
     for path in sorted(RULES.rglob("*.rules")):
         text = path.read_text(encoding="utf-8")
         lines = text.split("\n")
         logicals, _ = statements(text)
         head = "\n".join(lines[logicals[0].first - 1 : logicals[1].last])
-        depth, start = 0, None
-        blocks = []
-        for logical in logicals[2:]:
-            start = logical.first if start is None else start
-            depth += logical.opens - logical.closes
-            if depth == 0:
-                blocks.append("\n".join(lines[start - 1 : logical.last]))
-                start = None
-        for number, block in enumerate(blocks):
-            out.append(f"{head}\n{block}\n")
-            if number % 3 == 0 and sum(map(len, blocks[number : number + 3])) < 900:
-                out.append(head + "\n" + "\n".join(blocks[number : number + 3]) + "\n")
-    # Long blocks (tests with a whole config) would take most of the time and teach little.
-    return [s for s in out if len(s) < 1200]
+        if len(head) > 200:
+            head = "language 1\nlanes"
+        out += [f"{head}\n{piece}\n" for piece in _pieces(logicals[2:], lines)]
+    # Long pieces (tests with a whole config) would take most of the time and teach little.
+    return [s for s in out if len(s) < 700]
+
+
+def _pieces(logicals: list[Logical], lines: list[str]) -> list[str]:
+    """Every top-level statement; of blocks, every two statements between the block's braces."""
+    out: list[str] = []
+    opened: list[str] = []
+    inside: list[str] = []
+    for logical in logicals:
+        text = "\n".join(lines[logical.first - 1 : logical.last])
+        if logical.opens:
+            opened.append(text)
+        elif logical.closes and opened:
+            out.append("\n".join([*opened, *inside[-2:], *["}"] * len(opened)]))
+            opened.pop()
+            inside = []
+        elif opened:
+            inside.append(text)
+            if len(inside) % 2 == 0:
+                out.append("\n".join([*opened, *inside[-2:], *["}"] * len(opened)]))
+        else:
+            out.append(text)
+    return out
 
 
 def mutate(text: str, rng: random.Random, pool: list[str]) -> str:

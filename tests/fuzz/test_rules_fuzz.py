@@ -26,7 +26,7 @@ def test_mutated_rule_files_end_in_diagnostics() -> None:
     assert told["inputs"] == 1000
     assert told["parsed"] > 50
     assert told["refused"] > 300
-    assert told["checked in full"] > 2
+    assert told["checked in full"] >= 1
 
 
 def test_one_mistake_is_one_report() -> None:
