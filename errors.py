@@ -13,6 +13,11 @@ MISSING_DATA: Final = 5
 INTERNAL: Final = 70
 
 
+def _one_line(text: str) -> str:
+    """Escape line breaks and control characters: names in errors come from strangers."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class BitlaneError(Exception):
     """A refusal that a user can act on.
 
@@ -44,9 +49,9 @@ class BitlaneError(Exception):
             self.exit_code = exit_code
 
     def __str__(self) -> str:
-        lines = [f"error[{self.code}]: {self.message}"]
+        lines = [f"error[{self.code}]: {_one_line(self.message)}"]
         if self.place:
-            lines.append(f"  --> {self.place}")
+            lines.append(f"  --> {_one_line(self.place)}")
         if self.help:
             lines.append(f"  = help: {self.help}")
         return "\n".join(lines)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError, RuleError
 from ..grammar import tree as t
+from .metadata import finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -146,7 +147,7 @@ def present(value: Any) -> bool:
 
 
 def _number(value: Any, node: t.Node, scope: Scope) -> float | int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not finite(value):
         name = f"`{node.path}`" if isinstance(node, t.Ref) else "a value"
         raise CheckpointError(
             "BL210",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from ..errors import CheckpointError
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 CONFIG_LIMIT: Final = 16 << 20
 INDEX_LIMIT: Final = 64 << 20
 MAX_NAME: Final = 512
+# Sizes are multiplied with each other and stay floats' business.
+LARGEST: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -83,7 +85,8 @@ def parse_json(data: bytes, name: str, place: str = "") -> Document:
         return out
 
     try:
-        value = json.loads(data, object_pairs_hook=pairs)
+        # Decoded here, since json guesses UTF-16 and skips byte order marks; no loader does.
+        value = json.loads(data.decode(), object_pairs_hook=pairs)
     except UnicodeDecodeError as error:
         raise CheckpointError("BL203", f"`{name}` is not UTF-8", place=where, help="save it as UTF-8") from error
     except json.JSONDecodeError as error:
@@ -126,9 +129,11 @@ def sane_names(names: list[str]) -> bool:
     return "".join(names).isprintable() and max(map(len, names), default=0) <= MAX_NAME
 
 
-def finite(value: object) -> bool:
-    """Return whether a value is a finite number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def finite(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a finite number, and none of hundreds of digits."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def pointer(*parts: str | int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError, RuleError, UsageError
 from .expressions import evaluate, names_used, present
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 
 _ONE_RANK = Parallel().values
+
+# Published models have up to 200; a hostile config may name any number.
+MAX_LAYERS: Final = 2_000
 
 
 def _whole(value: Any, what: str, family: Family, node: t.Node) -> int:
@@ -92,7 +96,15 @@ class Walk:
                 place=self.family.file,
                 help="add the missing key",
             )
-        return min(_whole(count, "the number of layers", self.family, stack.count), 100_000)
+        layers = _whole(count, "the number of layers", self.family, stack.count)
+        if layers > MAX_LAYERS:
+            raise CheckpointError(
+                "BL212",
+                f"the number of layers of `{stack.name}` is {layers}",
+                place=self.family.file,
+                help=f"correct the config; more than {MAX_LAYERS} layers are not walked",
+            )
+        return layers
 
     def sizes(self, node: t.Module, index: int) -> tuple[int, int] | None:
         """Evaluate ``[out, in]``; memoised when it does not depend on the layer."""
@@ -125,7 +137,8 @@ class Walk:
                 value = evaluate(option.value, self.scope)
                 if isinstance(value, bool):
                     value = int(value)
-                if isinstance(value, float) and value != int(value) and self._splits(option.value):
+                broken = isinstance(value, float) and math.isfinite(value) and not value.is_integer()
+                if broken and self._splits(option.value):
                     raise UsageError(
                         "BL225",
                         f"`{option.name}` is {value:g} on one rank",

@@ -1,13 +1,20 @@
 """Small checkpoints with generated quantization metadata: what a loader must read, and what it must survive.
 
-``case(seed)`` is deterministic. The model configurations are published ones, shrunk (``tests/data/small_configs.json``);
-names come from the families, spelled as checkpoints and as loaders spell them, right and wrong.
+``case(seed)`` is deterministic. The model configurations are published ones, shrunk
+(``tests/data/small_configs.json``); names come from the families, spelled as checkpoints and as loaders spell them,
+right and wrong. ``tests/data/vllm_generated.jsonl.gz`` was made by::
+
+    python tests/conformance/generated.py write CASES FIRST END [KIND]
+    PYTHON_WITH_VLLM tests/conformance/run_vllm.py CASES
+    python tests/conformance/generated.py pack tests/data/vllm_generated.jsonl.gz CASES:VERSION:COUNT ...
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -683,3 +690,84 @@ def case(seed: int, kind: str | None = None, base: str | None = None) -> tuple[s
         place = config["text_config"] if nested else config
         place["quantization_config" if rng.random() < 0.97 else "compression_config"] = inside
     return f"{seed:06d}-{model.name}-{chosen}", config, beside
+
+
+# --- files ------------------------------------------------------------------------
+
+_KINDS_OF_MODULES = ("linear", "experts", "lm_head", "embed")
+# Failures of the stand-ins that replace kernels when vLLM runs without a GPU, and of packages that are not there.
+_NOT_THE_ENGINES = (
+    "STUB",
+    "per-layer attribute",
+    "fp8_ds_mla",
+    "No module named",
+    "AssertionError: ",
+    "'jit' object",
+    "has no attribute 'output_size'",
+)
+
+
+def write(folder: Path, first: int, end: int, kind: str | None = None) -> None:
+    """Write generated checkpoints as folders."""
+    for seed in range(first, end):
+        name, config, beside = case(seed, kind)
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "config.json").write_text(json.dumps(config))
+        if beside is not None:
+            (folder / name / "hf_quant_config.json").write_text(json.dumps(beside))
+
+
+def _unsaid(module: JSON, version: str) -> bool:
+    """Whether the oracle's word for a module says less than the method.
+
+    So it is for quantized embeddings, for experts of Quark's FP8, and for NVFP4 experts of the oldest release.
+    """
+    method = module["method"]
+    return (
+        (module["kind"] == "embed" and module["algo"] != "bf16")
+        or method == "QuarkW8A8Fp8MoEMethod"
+        or (method == "CompressedTensorsW4A4Nvfp4MoEMethod" and version.startswith("0.24"))
+    )
+
+
+def _answer(folder: Path, words: set[str], version: str) -> JSON | None:
+    """Return a row of the collection, or None where the answer is not vLLM's own or not comparable."""
+    golden = json.loads(gzip.decompress((folder / "golden.json.gz").read_bytes()))
+    files = {p.name: json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))}
+    row = {"case": folder.name, "files": files}
+    if "error" in golden:
+        if any(text in golden["error"] for text in _NOT_THE_ENGINES):
+            return None
+        return {**row, "error": golden["error"][:160]}
+    # Before 0.31, GPTQ asks the weight files which layers are quantized, and there are none here.
+    if "-gptq" in folder.name and all(m["algo"] == "bf16" for m in golden["modules"].values() if m["kind"] == "linear"):
+        return None
+    kept = {p: m for p, m in golden["modules"].items() if m["kind"] in _KINDS_OF_MODULES and "#" not in p}
+    known = {p: m["algo"] for p, m in kept.items() if m["algo"] in words and not _unsaid(m, version)}
+    return {**row, "modules": known}
+
+
+def pack(out: Path, sources: list[str]) -> None:
+    """Collect answered checkpoints in one file: sources are ``FOLDER:VERSION:COUNT``."""
+    from bitlane.resolver.vocabulary import Vocabulary
+
+    words = set(Vocabulary(library.find(), ()).algorithms)
+    lines = []
+    for source in sources:
+        folder, version, count = source.split(":")
+        answered = sorted(p.parent for p in Path(folder).glob("*/golden.json.gz"))
+        rows = [row for p in answered if (row := _answer(p, words, version)) is not None]
+        lines += [json.dumps({"vllm": version, **r}, separators=(",", ":")) for r in rows[: int(count)]]
+    out.write_bytes(gzip.compress("\n".join(lines).encode(), 9, mtime=0))
+
+
+def read(path: Path) -> list[JSON]:
+    """Return the rows of such a file."""
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        write(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:6])
+    else:
+        pack(Path(sys.argv[2]), sys.argv[3:])

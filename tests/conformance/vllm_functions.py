@@ -516,7 +516,8 @@ def differences(found: list[JSON], real: list[str], mine: list[str]) -> tuple[in
             compared += 1
             if one != other:
                 out.append(
-                    f"{q['f']} {_NAMES[index]}: vllm {one}, bitlane {other}; packed {q['p']}; {json.dumps(q['e'])[:300]}"
+                    f"{q['f']} {_NAMES[index]}: vllm {one}, bitlane {other}; packed {q['p']}; "
+                    f"{json.dumps(q['e'])[:300]}"
                 )
     return compared, out
 

@@ -132,7 +132,9 @@ def mutate(rng: random.Random, value: Any) -> None:
     if not places:
         value["x"] = _nasty(rng)
         return
-    quantization = [p for p in places if "quantization" in str(p[0]) or "exclude" in str(p) or p[0] in ("producer", "config_groups")]
+    quantization = [
+        p for p in places if "quantization" in str(p[0]) or "exclude" in str(p) or p[0] in ("producer", "config_groups")
+    ]
     path = rng.choice(quantization if quantization and rng.random() < 0.75 else places)
     holder, key = _parent(value, path), path[-1]
     draw = rng.random()
@@ -145,7 +147,13 @@ def mutate(rng: random.Random, value: Any) -> None:
         holder[key] = copy.deepcopy(other) if len(json.dumps(other, default=str)) < 20_000 else _nasty(rng)
     elif isinstance(holder, dict):
         fresh = _nasty(rng)
-        name = fresh if isinstance(fresh, str) else rng.choice(["quant_method", "quant_algo", "ignore", "quantization", "format", "dynamic", "text_config"])
+        name = (
+            fresh
+            if isinstance(fresh, str)
+            else rng.choice(
+                ["quant_method", "quant_algo", "ignore", "quantization", "format", "dynamic", "text_config"]
+            )
+        )
         holder[name] = holder.pop(key) if rng.random() < 0.5 else _nasty(rng)
     else:
         holder.insert(rng.randrange(len(holder) + 1), _nasty(rng))
@@ -155,6 +163,8 @@ def _scrambled(rng: random.Random, data: bytes) -> bytes:
     """Damage the text of a file."""
     out = bytearray(data)
     for _ in range(rng.choice([1, 1, 3])):
+        if not out:
+            break
         at = rng.randrange(len(out))
         draw = rng.random()
         if draw < 0.4:
@@ -162,7 +172,9 @@ def _scrambled(rng: random.Random, data: bytes) -> bytes:
         elif draw < 0.7:
             del out[at : at + rng.choice([1, 1, 5])]
         else:
-            out[at:at] = rng.choice([b'"', b"{", b"[", b",", b"null", b"Infinity", b"NaN", b"\\u0000", b"9" * 400, b"\xff"])
+            out[at:at] = rng.choice(
+                [b'"', b"{", b"[", b",", b"null", b"Infinity", b"NaN", b"\\u0000", b"9" * 400, b"\xff"]
+            )
     return bytes(out)
 
 
@@ -171,9 +183,12 @@ def checkpoint(seed: int) -> dict[str, bytes]:
     rng = random.Random(seed)
     _, config, beside = case(rng.randrange(40_000), base=rng.choice(SMALL))
     files = {"config.json": config, **({"hf_quant_config.json": beside} if beside is not None else {})}
-    for _ in range(rng.choice([0, 1, 1, 1, 2, 3, 6])):
-        mutate(rng, files[rng.choice(sorted(files))])
-    out = {name: json.dumps(value).encode() for name, value in files.items()}
+    try:
+        for _ in range(rng.choice([0, 1, 1, 1, 2, 3, 6])):
+            mutate(rng, files[rng.choice(sorted(files))])
+        out = {name: json.dumps(value).encode() for name, value in files.items()}
+    except RecursionError:  # deep values inside deep values: more than can be written here
+        out = {"config.json": b'{"quantization_config": ' * 2_000 + b"1" + b"}" * 2_000}
     if rng.random() < 0.08:
         name = rng.choice(sorted(out))
         out[name] = _scrambled(rng, out[name])
