@@ -87,12 +87,14 @@ _ASKED = ("checkpoint", "loader", "system", "rules", "models", "gemm_mode", "moe
 
 def question(function: F) -> F:
     """Take CHECKPOINT, loader, system, rules, models and explicit modes, as one argument ``asked``."""
-    return checkpoint(target(modes(_gather(function, "asked", Question, _ASKED))))
+    wrapped: F = checkpoint(target(modes(_gather(function, "asked", Question, _ASKED))))
+    return wrapped
 
 
 def plain_question(function: F) -> F:
     """Take a question without explicit modes, as one argument ``asked``."""
-    return checkpoint(target(_gather(function, "asked", Question, _ASKED)))
+    wrapped: F = checkpoint(target(_gather(function, "asked", Question, _ASKED)))
+    return wrapped
 
 
 def _parallel(**sizes: int) -> Parallel:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from ..errors import UsageError
 from .buckets import Parallel
 
-SCHEMA = "bitlane.task/1"
+SCHEMA: Final = "bitlane.task/1"
 _LIMIT = 64 << 10
 
 
