@@ -116,6 +116,11 @@ class Builder:
         """Return what the loader calls a checkpoint-side module."""
         return self.paths.apply(self.declared.apply(checkpoint))
 
+    def _fuse(self, shard: str, siblings: set[str]) -> t.Fuse | None:
+        """Return the fused module of a shard: the first that stands there whole, else the first that knows it."""
+        known = [f for f in self.fuses if shard in f.shards]
+        return next((f for f in known if siblings.issuperset(f.shards)), known[0] if known else None)
+
     def templates(self, modules: list[t.Module], prefix: str) -> Iterator[Template]:
         """Fuse shards that stand under one parent, in the order of the statements."""
         names = {id(m): self.spelling.apply(prefix + m.path) for m in modules}
@@ -125,7 +130,8 @@ class Builder:
                 continue
             path = self.loader_path(names[id(module)])
             parent, _, last = path.rpartition(".")
-            fuse = next((f for f in self.fuses if last in f.shards), None) if module.kind == "linear" else None
+            here = [p.rpartition(".") for p in (self.loader_path(names[id(m)]) for m in modules if m.kind == "linear")]
+            fuse = self._fuse(last, {p[2] for p in here if p[0] == parent}) if module.kind == "linear" else None
             if fuse is None:
                 done.add(id(module))
                 yield self._template(path, (names[id(module)],), (module,), False)
