@@ -242,18 +242,20 @@ def _slower(pack: Pack) -> Iterator[Anomaly]:
 
 def _ratio(pack: Pack, slab: int, other: int) -> FloatArray:
     """Latency ratio of two slabs at the points that both measured (GEMM: large ones only)."""
+    least = (2048, 2048, 4096) if pack.spec.name == "gemm" else (0, 0, 0)
+    shared = [
+        np.intersect1d(pack.axis(slab, number), pack.axis(other, number), return_indices=True) for number in range(3)
+    ]
+    chosen = [axis[0] >= low for axis, low in zip(shared, least, strict=True)]
     parts = []
-    for one in (slab, other):
-        row = pack.slabs[one]
-        axes = [pack.axis(one, number) for number in range(3)]
-        index = np.meshgrid(*axes, indexing="ij")
-        values = pack.arrays["values"][pack.cells(one)].reshape(int(row[lay.A0_N]), int(row[lay.A1_N]), -1)
-        known = (pack.arrays["marks"][pack.cells(one)] == lay.MEASURED).reshape(values.shape)
-        if pack.spec.name == "gemm":
-            known &= (index[0] >= 2048) & (index[1] >= 2048) & (index[2] >= 4096)
-        points = zip(index[0][known].tolist(), index[1][known].tolist(), index[2][known].tolist(), strict=True)
-        parts.append(dict(zip(points, values[known].tolist(), strict=True)))
-    return np.array([ms / parts[1][point] for point, ms in parts[0].items() if point in parts[1]])
+    for one, column in ((slab, 1), (other, 2)):
+        row, cells = pack.slabs[one], pack.cells(one)
+        shape = (int(row[lay.A0_N]), int(row[lay.A1_N]), int(row[lay.X_N]))
+        block = np.ix_(*(axis[column][keep] for axis, keep in zip(shared, chosen, strict=True)))
+        known = pack.arrays["marks"][cells].reshape(shape)[block] == lay.MEASURED
+        parts.append(np.where(known, pack.arrays["values"][cells].reshape(shape)[block], np.nan))
+    ratio: FloatArray = (parts[0] / parts[1]).reshape(-1)
+    return ratio[~np.isnan(ratio)]
 
 
 def _where(pack: Pack, cell: int) -> str:

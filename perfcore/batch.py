@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import UsageError
 from . import kernels, overlap, program
@@ -37,12 +38,12 @@ class ManyPrices:
     ms
         Milliseconds of one layer of every operation, shape [passes, ops].
     source
-        Position in ``SOURCES`` of every operation's price, shape [passes, ops].
+        Position in ``SOURCES`` of every operation's price, shape [passes, ops], small integers.
     """
 
     total_ms: FloatArray
     ms: FloatArray
-    source: IntArray
+    source: npt.NDArray[np.int8]
 
 
 class Pricer:
@@ -63,9 +64,7 @@ class Pricer:
         self._program: program.Program | None = None
         self._phase = 0 if plan.phase == "prefill" else 1
         self._blend = plan.mode == "EMPIRICAL"
-        ops = len(plan.ops)
-        self._room = np.empty(wl.VARIABLES), np.empty(len(plan.joints))
-        self._one = np.empty(ops), np.empty(ops, np.int64)
+        self._source = np.empty((len(plan.ops), 1), np.int8)
 
     @property
     def program(self) -> program.Program:
@@ -76,9 +75,9 @@ class Pricer:
         return self._program
 
     def total(self, batch: int, isl: int, prefix: int = 0) -> float:
-        """Price one pass, in milliseconds, by the compiled kernels; sizes are trusted."""
+        """Price one pass, in milliseconds, by the kernels; sizes are trusted, and one thread at a time may ask."""
         milliseconds: float = kernels.compiled().total(
-            *self.program, self._phase, self._blend, float(batch), float(isl), float(prefix), *self._one, *self._room
+            *self.program, self._phase, self._blend, float(batch), float(isl), float(prefix), self._source
         )
         return milliseconds
 
@@ -102,16 +101,12 @@ class Pricer:
         ):
             found = self.plan.evaluate(table)
             counted = overlap.visible(found.ms, self.plan.layers, self.plan.joints)
-            return ManyPrices(counted.sum(axis=0), found.ms.T.copy(), found.source.T.copy())
-        out = ManyPrices(np.empty(passes), np.empty((passes, ops)), np.empty((passes, ops), np.int64))
-        isl_row = wl.TOTAL if self.plan.phase == "prefill" else wl.PREFIX
-        prefix_row = table[wl.PREFIX] if self.plan.phase == "prefill" else np.zeros(passes)
+            return ManyPrices(counted.sum(axis=0), found.ms.T, found.source.astype(np.int8).T)
+        total_ms, ms, source = np.empty(passes), np.empty((ops, passes)), np.empty((ops, passes), np.int8)
         kernels.compiled().run(
-            *self.program, self._phase, self._blend, np.ascontiguousarray(table[wl.BATCH]),
-            np.ascontiguousarray(table[isl_row]), np.ascontiguousarray(prefix_row), out.total_ms, out.ms, out.source,
-            *self._room,
-        )  # fmt: skip
-        return out
+            *self.program, self._blend, table, total_ms, ms, source, np.empty(passes), np.zeros(passes, np.int64)
+        )
+        return ManyPrices(total_ms, ms.T, source.T)
 
 
 class Lookups:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -65,8 +66,14 @@ PART_INTS: Final = 14
 PART_A0, PART_A1_SCALE, PART_X_SCALE, PART_LEAST_MS, PART_CONSTANT, PART_FLOOR_MS = range(6)
 PART_D_A0, PART_D_A1_SCALE, PART_D_X_SCALE, PART_SMALLEST = range(6, 10)
 PART_FLOATS: Final = 10
-TERM_SLAB, TERM_A1, TERM_X, TERM_SIGN = range(4)
-TERM_INTS: Final = 4
+TERM_SLAB, TERM_A1, TERM_X, TERM_SIGN, TERM_LINE, TERM_SURFACE = range(6)
+TERM_INTS: Final = 6
+LINE_START, LINE_COUNT, LINE_START2, LINE_COUNT2, LINE_RULE, LINE_VALUE = range(6)
+LINE_INTS: Final = 6
+LINE_SLOPE, LINE_SLOPE2, LINE_STRAIGHT, LINE_COMPUTE, LINE_COMPUTE_X, LINE_MEMORY, LINE_MEMORY_X = range(7)
+LINE_FLOATS: Final = 7
+SURFACE_A1, SURFACE_A1_N, SURFACE_X, SURFACE_X_N, SURFACE_Y, SURFACE_M, SURFACE_ROOT, SURFACE_NOT = range(8)
+SURFACE_INTS: Final = 8
 TERM_A0, TERM_A1_SCALE, TERM_X_SCALE = range(3)
 TERM_FLOATS: Final = 3
 OP_PART, OP_PARTS, OP_DIFFERENCE, OP_ALONE = range(4)
@@ -76,17 +83,26 @@ SIDE_INTS: Final = 3
 # Arrays of a program, in the order of its header.
 (P_SLABS, P_AXES, P_VALUES, P_MARKS, P_SITES, P_CURVE, P_COL_PTR, P_COL_IDX, P_FULL, P_FULL_RANK, P_RANK, P_LEAST_A0,
  P_PENALTY, P_REGIONS, P_ROOFS, P_OP_I, P_LAYERS, P_PART_I, P_PART_F, P_TERM_I, P_TERM_F, P_ROWS, P_JOINT, P_SIDE,
- P_MEMBER, P_TIMES) = range(26)  # fmt: skip
+ P_MEMBER, P_TIMES, P_LINE_I, P_LINE_X, P_LINE_Y, P_LINE_M, P_LINE_F, P_ONE_MS, P_ONE_W, P_ONE_SPARE, P_ONE_DONE,
+ P_SURFACE_I, P_SURFACE_F, P_SURFACE_M) = range(38)  # fmt: skip
 PREFILL: Final = 0
 
 # Callees first. Inlined are those with a single call site.
 _ORDER: Final = (
-    "_first", "_member", "_form", "_roof_rows", "_roof", "_beyond", "_curve", "_columns", "_members", "_point",
-    "_clock", "_ints", "_table", "_floats", "_matrix", "_ops", "_sum", "lookup", "run", "total",
+    "_first", "_member", "_form", "_roof_rows", "_roof", "_beyond", "_curve", "_columns", "_members", "_point", "_line",
+    "_other", "_straight", "_cell", "_surface", "_ints", "_floats", "_rows", "_plain_bound", "_plain_line",
+    "_plain_surface", "_ops", "_sum", "lookup", "run", "total",
 )  # fmt: skip
 _INLINED: Final = frozenset({
-    "_first", "_member", "_curve", "_columns", "_members", "_point", "_ints", "_table", "_floats", "_matrix",
+    "_first", "_member", "_curve", "_columns", "_members", "_point", "_line", "_other", "_straight", "_cell",
+    "_surface", "_ints", "_floats", "_rows",
 })  # fmt: skip
+# Bounds along x that a slab has at most (program.py).
+REGIONS: Final = 3
+# Passes priced together, so that their numbers stay in the first cache.
+BLOCK: Final = 1024
+# Fewer passes than this do not repay the set-up of a loop of their own.
+WORTH_SPLITTING: Final = 8
 
 Arrays = Any
 _ready: list[SimpleNamespace] = []
@@ -126,6 +142,8 @@ def _compile() -> SimpleNamespace:
     except OSError as error:
         cache.log.warning("bitlane: compiled kernels cannot be kept: %s", error)
         keep = False
+    if not keep or not any(Path(numba.config.CACHE_DIR).rglob("*.nbi")):
+        cache.log.warning("bitlane: compiling kernels, once per version (about twenty seconds)")
     space = globals()
     try:
         for name in _ORDER:
@@ -173,6 +191,8 @@ def _roof_rows(rows: Arrays, start: int, count: int, a0: float, a1: float, x: fl
     compute, memory = 0.0, 0.0
     for i in range(start, start + count):
         value = rows[i, 1]
+        if value == 0.0:
+            continue
         for _ in range(int(rows[i, 2])):
             value *= a0
         for _ in range(int(rows[i, 3])):
@@ -358,13 +378,96 @@ def _point(
     if status & (X_EDGE | SITE_EDGE | PENALTY):
         if status & PENALTY:
             region = 0
-            while region < regions.shape[1] and x > regions[s, region]:
+            while region < REGIONS and x > regions[s, region]:
                 region += 1
             total *= penalty[s, region]
         floor = _roof(roofs, s, q0, q1, x)
         if total < floor:
             return floor, status | FLOORED
     return total, status
+
+
+def _line(
+    line_x: Arrays, line_y: Arrays, line_m: Arrays, start: int, count: int, slope: float, x: float
+) -> tuple[float, int]:
+    """Latency and source on a curve whose site never moves; negative where only :func:`_point` knows.
+
+    Past the last sample the source is 2 and the roofline is still to be respected.
+    """
+    if count == 0:
+        return -1.0, 1
+    at = start + _first(line_x, start, count, x)
+    if at == start + count:
+        return (line_y[at - 1] + slope * (x - line_x[at - 1]), 2) if slope >= 0.0 else (-1.0, 1)
+    x1, y1 = line_x[at], line_y[at]
+    if x1 == x:
+        return y1, line_m[at]
+    if at == start:
+        return -1.0, 1
+    x0, y0 = line_x[at - 1], line_y[at - 1]
+    return y0 + (x - x0) / (x1 - x0) * (y1 - y0), 1
+
+
+def _other(rule: int, value: int, x: float) -> bool:
+    """Say whether x lies on a line's second curve; rule 3 is rule 1 for a power of two, `value` its mask."""
+    if rule == 3:
+        return (int(x) & value) != 0
+    if rule == 1:
+        return int(x) % value != 0
+    return rule == 2 and int(x) == value
+
+
+def _straight(line_f: Arrays, row: int, x: float) -> float:
+    """Roofline of a line whose two sums are straight in x."""
+    compute: float = line_f[row, LINE_COMPUTE] + line_f[row, LINE_COMPUTE_X] * x
+    memory: float = line_f[row, LINE_MEMORY] + line_f[row, LINE_MEMORY_X] * x
+    return max(compute, memory)
+
+
+def _cell(
+    f: Arrays, m: Arrays, y: int, columns: int, column: int, k: int, exact: bool, part: float, root: bool
+) -> float:
+    """One column of a surface at a place along x; negative past the column's last sample."""
+    if k > m[column]:
+        return -1.0
+    at = y + column * columns + k
+    y1: float = f[at]
+    if exact:
+        return y1
+    y0: float = f[at - 1]
+    if root:
+        r0, r1 = math.sqrt(y0), math.sqrt(y1)
+        r = r0 + part * (r1 - r0)
+        return r * r
+    return y0 + part * (y1 - y0)
+
+
+def _surface(surface_i: Arrays, f: Arrays, m: Arrays, row: int, q1: float, x: float) -> tuple[float, int]:
+    """Latency and source on a surface over (a1, x) at a measured a0; negative where only :func:`_point` knows.
+
+    `m` holds each column's last place along x, then a 0 for every measured cell and a 1 for every filled one.
+    """
+    n1, nx, xs, ys = surface_i[row, 1], surface_i[row, 3], surface_i[row, SURFACE_X], surface_i[row, SURFACE_Y]
+    a1s, ms = surface_i[row, SURFACE_A1], surface_i[row, SURFACE_M]
+    c, k = _first(f, a1s, n1, q1), _first(f, xs, nx, x)
+    if c == n1 or k == nx or x == surface_i[row, SURFACE_NOT]:
+        return -1.0, 1
+    exact, part = f[xs + k] == x, 0.0
+    if not exact:
+        if k == 0:
+            return -1.0, 1
+        part = (x - f[xs + k - 1]) / (f[xs + k] - f[xs + k - 1])
+    root = surface_i[row, SURFACE_ROOT] != 0
+    y1 = _cell(f, m[ms:], ys, nx, c, k, exact, part, root)
+    if f[a1s + c] == q1:
+        return y1, m[ms + n1 + c * nx + k] if exact and y1 >= 0.0 else 1
+    if c == 0:
+        return -1.0, 1
+    y0 = _cell(f, m[ms:], ys, nx, c - 1, k, exact, part, root)
+    if y0 < 0.0 or y1 < 0.0:
+        return -1.0, 1
+    share = (q1 - f[a1s + c - 1]) / (f[a1s + c] - f[a1s + c - 1])
+    return (1.0 - share) * y0 + share * y1, 1
 
 
 def lookup(t: Arrays, slab: Arrays, q0: Arrays, q1: Arrays, x: Arrays, eff: bool, ms: Arrays, status: Arrays) -> None:
@@ -397,147 +500,352 @@ def lookup(t: Arrays, slab: Arrays, q0: Arrays, q1: Arrays, x: Arrays, eff: bool
             )  # fmt: skip
 
 
-def _clock(phase: int, batch: float, isl: float, prefix: float, out: Arrays) -> None:
-    """Fill one column of the workload table (workload.py)."""
-    out[0], out[1] = 1.0, batch
-    if phase == PREFILL:
-        out[3], out[4], out[5] = isl - prefix, isl, prefix
-    else:
-        out[3], out[4], out[5] = 1.0, isl + 1.0, isl
-    out[2] = batch * out[3]
-
-
 def _ints(ints: Arrays, number: int) -> Arrays:
-    """Integer array of a program, one-dimensional."""
-    return ints[ints[4 * number] : ints[4 * number + 1]]
-
-
-def _table(ints: Arrays, number: int) -> Arrays:
-    """Integer table of a program."""
-    part = ints[ints[4 * number] : ints[4 * number + 1]]
-    return part.reshape((ints[4 * number + 2], ints[4 * number + 3]))
+    """Integer array of a program."""
+    return ints[ints[2 * number] : ints[2 * number + 1]]
 
 
 def _floats(ints: Arrays, floats: Arrays, number: int) -> Arrays:
-    """Float array of a program, one-dimensional."""
-    return floats[ints[4 * number] : ints[4 * number + 1]]
+    """Float array of a program."""
+    return floats[ints[2 * number] : ints[2 * number + 1]]
 
 
-def _matrix(ints: Arrays, floats: Arrays, number: int) -> Arrays:
-    """Float table of a program."""
-    part = floats[ints[4 * number] : ints[4 * number + 1]]
-    return part.reshape((ints[4 * number + 2], ints[4 * number + 3]))
+def _rows(ints: Arrays, table: Arrays, number: int) -> Arrays:
+    """Rows of a program's integer or float table; a table is as wide as its widest part."""
+    return table[ints[2 * number] : ints[2 * number + 1]]
 
 
-def _ops(ints: Arrays, floats: Arrays, w: Arrays, eff: bool, ms: Arrays, source: Arrays) -> None:
-    """Price every operation of one pass: milliseconds of one layer, and the source."""
-    slabs, sites = _table(ints, P_SLABS), _table(ints, P_SITES)
+def _plain_bound(
+    ints: Arrays,
+    int_rows: Arrays,
+    float_rows: Arrays,
+    k: int,
+    w: Arrays,
+    first: int,
+    last: int,
+    ms: Arrays,
+    source: Arrays,
+    done: Arrays,
+) -> int:
+    """Add a part that is a formula without rows, pass by pass; nothing is left undone."""
+    n, f = _rows(ints, int_rows, P_PART_I), _rows(ints, float_rows, P_PART_F)
+    rows = _rows(ints, float_rows, P_ROWS)
+    row, count, made = n[k, PART_ROW], n[k, PART_ROWS], n[k, PART_LEAST]
+    a0, a1_scale, x_scale, a1, x = (
+        f[k, PART_A0], f[k, PART_A1_SCALE], f[k, PART_X_SCALE], n[k, PART_A1], n[k, PART_X]
+    )  # fmt: skip
+    least, constant = f[k, PART_LEAST_MS], f[k, PART_CONSTANT]
+    straight = count == 1 and rows[row, 2] == 0.0 and rows[row, 3] == 0.0 and rows[row, 4] == 1.0
+    if straight and rows[row, 5] == 0.0:
+        per_x = rows[row, 1] * x_scale
+        for p in range(first, last):
+            ms[p] += max(per_x * w[x, p], least) + constant
+            source[p] = max(source[p], made)
+            done[p - first] = 1
+        return 0
+    for p in range(first, last):
+        bound = _roof_rows(rows, row, count, a0, a1_scale * w[a1, p], x_scale * w[x, p])
+        ms[p] += max(bound, least) + constant
+        source[p] = max(source[p], made)
+        done[p - first] = 1
+    return 0
+
+
+def _plain_line(
+    ints: Arrays,
+    floats: Arrays,
+    int_rows: Arrays,
+    float_rows: Arrays,
+    k: int,
+    w: Arrays,
+    first: int,
+    last: int,
+    ms: Arrays,
+    source: Arrays,
+    done: Arrays,
+) -> int:
+    """Add a part that is one row's curve, pass by pass; return how many lie outside its samples."""
+    n, term_i, term_f = (
+        _rows(ints, int_rows, P_PART_I),
+        _rows(ints, int_rows, P_TERM_I),
+        _rows(ints, float_rows, P_TERM_F),
+    )
+    line_i, line_m, line_f = _rows(ints, int_rows, P_LINE_I), _ints(ints, P_LINE_M), _rows(ints, float_rows, P_LINE_F)
+    line_x, line_y = _floats(ints, floats, P_LINE_X), _floats(ints, floats, P_LINE_Y)
+    roofs = _rows(ints, float_rows, P_ROOFS)
+    at, least = n[k, PART_TERM], n[k, PART_LEAST]
+    row, slab, x = term_i[at, TERM_LINE], term_i[at, TERM_SLAB], term_i[at, TERM_X]
+    x_scale, a0, a1 = term_f[at, TERM_X_SCALE], term_f[at, TERM_A0], term_f[at, TERM_A1_SCALE]
+    start0, count0, slope0 = line_i[row, LINE_START], line_i[row, LINE_COUNT], line_f[row, 0]
+    start1, count1, slope1 = line_i[row, LINE_START2], line_i[row, LINE_COUNT2], line_f[row, 1]
+    rule, value = line_i[row, LINE_RULE], line_i[row, LINE_VALUE]
+    straight = line_f[row, LINE_STRAIGHT] != 0.0
+    left = 0
+    for p in range(first, last):
+        tx = max(x_scale * w[x, p], 1.0)
+        two = _other(rule, value, tx)
+        y, how = _line(
+            line_x, line_y, line_m, start1 if two else start0, count1 if two else count0, slope1 if two else slope0, tx
+        )
+        if how == 2 and y >= 0.0:
+            y = max(y, _straight(line_f, row, tx) if straight else _roof(roofs, slab, a0, a1, tx))
+        if y >= 0.0:
+            ms[p] += y
+            source[p] = max(source[p], max(least, how))
+            done[p - first] = 1
+        else:
+            done[p - first] = 0
+            left += 1
+    return left
+
+
+def _plain_surface(
+    ints: Arrays,
+    floats: Arrays,
+    int_rows: Arrays,
+    float_rows: Arrays,
+    k: int,
+    w: Arrays,
+    first: int,
+    last: int,
+    ms: Arrays,
+    source: Arrays,
+    done: Arrays,
+) -> int:
+    """Add a part that is one row's surface, pass by pass; return how many lie outside its samples."""
+    n, term_i, term_f = (
+        _rows(ints, int_rows, P_PART_I),
+        _rows(ints, int_rows, P_TERM_I),
+        _rows(ints, float_rows, P_TERM_F),
+    )
+    surface_i, surface_m = _rows(ints, int_rows, P_SURFACE_I), _ints(ints, P_SURFACE_M)
+    surface_f = _floats(ints, floats, P_SURFACE_F)
+    at, least = n[k, PART_TERM], n[k, PART_LEAST]
+    row, a1, x = term_i[at, TERM_SURFACE], term_i[at, TERM_A1], term_i[at, TERM_X]
+    x_scale, a1_scale = term_f[at, TERM_X_SCALE], term_f[at, TERM_A1_SCALE]
+    left = 0
+    for p in range(first, last):
+        y, how = _surface(surface_i, surface_f, surface_m, row, a1_scale * w[a1, p], max(x_scale * w[x, p], 1.0))
+        if y >= 0.0:
+            ms[p] += y
+            source[p] = max(source[p], max(least, how))
+            done[p - first] = 1
+        else:
+            done[p - first] = 0
+            left += 1
+    return left
+
+
+def _ops(
+    ints: Arrays, floats: Arrays, int_rows: Arrays, float_rows: Arrays, w: Arrays, eff: bool, first: int, last: int,
+    ms: Arrays, source: Arrays, spare: Arrays, done: Arrays,
+) -> None:  # fmt: skip
+    """Price every operation of every pass: milliseconds of one layer, and the source.
+
+    Operations run in the outer loop, so that one curve stays in the cache for all passes.
+    """
+    slabs, sites = _rows(ints, int_rows, P_SLABS), _rows(ints, int_rows, P_SITES)
     axes, values = _floats(ints, floats, P_AXES), _floats(ints, floats, P_VALUES)
     marks, curve, col_ptr = _ints(ints, P_MARKS), _ints(ints, P_CURVE), _ints(ints, P_COL_PTR)
     col_idx, full = _ints(ints, P_COL_IDX), _ints(ints, P_FULL)
     full_rank, rank = _ints(ints, P_FULL_RANK), _ints(ints, P_RANK)
-    least_a0, penalty = _floats(ints, floats, P_LEAST_A0), _matrix(ints, floats, P_PENALTY)
-    regions, roofs = _matrix(ints, floats, P_REGIONS), _matrix(ints, floats, P_ROOFS)
-    op_i, n, term_i = _table(ints, P_OP_I), _table(ints, P_PART_I), _table(ints, P_TERM_I)
-    f, term_f, rows = _matrix(ints, floats, P_PART_F), _matrix(ints, floats, P_TERM_F), _matrix(ints, floats, P_ROWS)
+    least_a0, penalty = _floats(ints, floats, P_LEAST_A0), _rows(ints, float_rows, P_PENALTY)
+    regions, roofs = _rows(ints, float_rows, P_REGIONS), _rows(ints, float_rows, P_ROOFS)
+    op_i, n, term_i = _rows(ints, int_rows, P_OP_I), _rows(ints, int_rows, P_PART_I), _rows(ints, int_rows, P_TERM_I)
+    f, term_f, rows = (
+        _rows(ints, float_rows, P_PART_F),
+        _rows(ints, float_rows, P_TERM_F),
+        _rows(ints, float_rows, P_ROWS),
+    )
+    line_i, line_m = _rows(ints, int_rows, P_LINE_I), _ints(ints, P_LINE_M)
+    line_x, line_y = _floats(ints, floats, P_LINE_X), _floats(ints, floats, P_LINE_Y)
+    line_f = _rows(ints, float_rows, P_LINE_F)
     for i in range(len(op_i)):
-        value, worst, new, smallest = 0.0, 0, 0.0, 0.0
+        difference, smallest = op_i[i, OP_DIFFERENCE] != 0, 0.0
+        for p in range(first, last):
+            ms[i, p], source[i, p], spare[p - first] = 0.0, 0, 0.0
         for k in range(op_i[i, OP_PART], op_i[i, OP_PART] + op_i[i, OP_PARTS]):
-            x = f[k, PART_X_SCALE] * w[n[k, PART_X]]
-            if n[k, PART_SIGN] < 0 and x <= 0.0:  # no cached prefix: nothing to take off
-                continue
-            a1 = f[k, PART_A1_SCALE] * w[n[k, PART_A1]]
-            terms, made, bound = n[k, PART_TERMS], n[k, PART_LEAST], 0.0
-            if terms != 1 or n[k, PART_SCALED] or op_i[i, OP_DIFFERENCE]:  # a plain row needs no bound
-                bound = _roof_rows(rows, n[k, PART_ROW], n[k, PART_ROWS], f[k, PART_A0], a1, x)
-            part, floor = 0.0, f[k, PART_FLOOR_MS]
-            floor_term = n[k, PART_FLOOR]
-            if terms == 0:
-                part = max(bound, f[k, PART_LEAST_MS]) + f[k, PART_CONSTANT]
-            for j in range(terms + (1 if floor_term >= 0 else 0)):
-                at = floor_term if j == terms else n[k, PART_TERM] + j
-                y, status = _point(
-                    slabs, axes, values, marks, sites, curve, col_ptr, col_idx, full, full_rank, rank, least_a0,
-                    penalty, regions, roofs,
-                    term_i[at, TERM_SLAB], term_f[at, TERM_A0], term_f[at, TERM_A1_SCALE] * w[term_i[at, TERM_A1]],
-                    max(term_f[at, TERM_X_SCALE] * w[term_i[at, TERM_X]], 1.0), eff,
-                )  # fmt: skip
-                if j == terms:
-                    floor = y
-                else:
-                    part += y * term_i[at, TERM_SIGN]
-                    made = max(made, 2 if status & (X_EDGE | SITE_EDGE) else (1 if status or eff else 0))
-            if n[k, PART_SCALED]:
-                floor = min(floor, part)
-                base = _roof_rows(rows, n[k, PART_DONOR], n[k, PART_DONORS], f[k, PART_D_A0],
-                                  f[k, PART_D_A1_SCALE] * w[n[k, PART_D_A1]],
-                                  f[k, PART_D_X_SCALE] * w[n[k, PART_D_X]])  # fmt: skip
-                part = max(floor + (part - floor) * (bound / (base if base > 0.0 else 1.0)), max(floor, bound))
-            if terms > 1:
-                part = max(part, bound)
-            value += n[k, PART_SIGN] * part
-            new += n[k, PART_SIGN] * bound
-            worst = max(worst, made)
+            sign, terms, scaled, floor_term = (
+                n[k, PART_SIGN],
+                n[k, PART_TERMS],
+                n[k, PART_SCALED] != 0,
+                n[k, PART_FLOOR],
+            )
+            lookups = terms + (1 if floor_term >= 0 else 0)
+            bounded = terms != 1 or scaled or difference  # a plain row needs no bound
             smallest = max(smallest, f[k, PART_SMALLEST])
-        if op_i[i, OP_DIFFERENCE]:
-            value, worst = max(value, max(new, smallest)), max(worst, 1)
-        ms[i], source[i] = value, worst
+            plain = last - first >= WORTH_SPLITTING and lookups <= 1 and not scaled and not difference and sign > 0
+            left = -1
+            if plain and terms == 0:
+                left = _plain_bound(ints, int_rows, float_rows, k, w, first, last, ms[i], source[i], done)
+            elif plain and term_i[n[k, PART_TERM], TERM_LINE] >= 0:
+                left = _plain_line(ints, floats, int_rows, float_rows, k, w, first, last, ms[i], source[i], done)
+            elif plain and term_i[n[k, PART_TERM], TERM_SURFACE] >= 0:
+                left = _plain_surface(ints, floats, int_rows, float_rows, k, w, first, last, ms[i], source[i], done)
+            if left == 0:
+                continue
+            if left < 0:
+                done[: last - first] = 0
+            for p in range(first, last):
+                if done[p - first]:
+                    continue
+                x = f[k, PART_X_SCALE] * w[n[k, PART_X], p]
+                if sign < 0 and x <= 0.0:  # no cached prefix: nothing to take off
+                    continue
+                made, bound = n[k, PART_LEAST], 0.0
+                if bounded:
+                    bound = _roof_rows(rows, n[k, PART_ROW], n[k, PART_ROWS], f[k, PART_A0],
+                                       f[k, PART_A1_SCALE] * w[n[k, PART_A1], p], x)  # fmt: skip
+                part, floor = 0.0, f[k, PART_FLOOR_MS]
+                if terms == 0:
+                    part = max(bound, f[k, PART_LEAST_MS]) + f[k, PART_CONSTANT]
+                for j in range(lookups):
+                    at = floor_term if j == terms else n[k, PART_TERM] + j
+                    tx = max(term_f[at, TERM_X_SCALE] * w[term_i[at, TERM_X], p], 1.0)
+                    y, how = -1.0, 1
+                    row = term_i[at, TERM_LINE]
+                    if row >= 0:
+                        two = 2 if _other(line_i[row, LINE_RULE], line_i[row, LINE_VALUE], tx) else 0
+                        y, how = _line(line_x, line_y, line_m, line_i[row, LINE_START + two],
+                                       line_i[row, LINE_COUNT + two], line_f[row, two >> 1], tx)  # fmt: skip
+                        if how == 2:
+                            y = max(
+                                y,
+                                _roof(roofs, term_i[at, TERM_SLAB], term_f[at, TERM_A0], term_f[at, TERM_A1_SCALE], tx),
+                            )
+                    if y < 0.0:
+                        y, status = _point(
+                            slabs, axes, values, marks, sites, curve, col_ptr, col_idx, full, full_rank, rank, least_a0,
+                            penalty, regions, roofs, term_i[at, TERM_SLAB], term_f[at, TERM_A0],
+                            term_f[at, TERM_A1_SCALE] * w[term_i[at, TERM_A1], p], tx, eff,
+                        )  # fmt: skip
+                        how = 2 if status & (X_EDGE | SITE_EDGE) else (1 if status or eff else 0)
+                    if j == terms:
+                        floor = y
+                    else:
+                        part += y * term_i[at, TERM_SIGN]
+                        made = max(made, how)
+                if scaled:
+                    floor = min(floor, part)
+                    base = _roof_rows(rows, n[k, PART_DONOR], n[k, PART_DONORS], f[k, PART_D_A0],
+                                      f[k, PART_D_A1_SCALE] * w[n[k, PART_D_A1], p],
+                                      f[k, PART_D_X_SCALE] * w[n[k, PART_D_X], p])  # fmt: skip
+                    part = max(floor + (part - floor) * (bound / (base if base > 0.0 else 1.0)), max(floor, bound))
+                if terms > 1:
+                    part = max(part, bound)
+                ms[i, p] += sign * part
+                source[i, p] = max(source[i, p], made)
+                spare[p - first] += sign * bound
+        if difference:
+            for p in range(first, last):
+                ms[i, p] = max(ms[i, p], max(spare[p - first], smallest))
+                source[i, p] = max(source[i, p], 1)
 
 
-def _sum(ints: Arrays, floats: Arrays, ms: Arrays, spent: Arrays) -> float:
-    """Add a pass up; of an overlap group the longer side counts, layer kind by layer kind."""
-    op_i, side_i, member = _table(ints, P_OP_I), _table(ints, P_SIDE), _ints(ints, P_MEMBER)
+def _sum(
+    ints: Arrays,
+    floats: Arrays,
+    int_rows: Arrays,
+    passes: int,
+    ms: Arrays,
+    total_ms: Arrays,
+    longest: Arrays,
+) -> None:
+    """Add passes up; of an overlap group the longer side counts, layer kind by layer kind."""
+    op_i, side_i, member = _rows(ints, int_rows, P_OP_I), _rows(ints, int_rows, P_SIDE), _ints(ints, P_MEMBER)
     layers, joint = _floats(ints, floats, P_LAYERS), _floats(ints, floats, P_JOINT)
     times = _floats(ints, floats, P_TIMES)
-    out = 0.0
+    total_ms[:] = 0.0
     for i in range(len(op_i)):
         if op_i[i, OP_ALONE]:
-            out += layers[i] * ms[i]
+            for p in range(passes):
+                total_ms[p] += layers[i] * ms[i, p]
     for j in range(len(joint)):
-        spent[j] = 0.0
-    for k in range(len(side_i)):
-        side = 0.0
-        for m in range(side_i[k, SIDE_MEMBER], side_i[k, SIDE_MEMBER] + side_i[k, SIDE_MEMBERS]):
-            side += times[m] * ms[member[m]]
-        number = side_i[k, SIDE_JOINT]
-        spent[number] = max(spent[number], side)
-    for j in range(len(joint)):
-        out += joint[j] * spent[j]
-    return out
+        longest[:] = 0.0
+        for k in range(len(side_i)):
+            if side_i[k, SIDE_JOINT] != j:
+                continue
+            for p in range(passes):
+                side = 0.0
+                for m in range(side_i[k, SIDE_MEMBER], side_i[k, SIDE_MEMBER] + side_i[k, SIDE_MEMBERS]):
+                    side += times[m] * ms[member[m], p]
+                longest[p] = max(longest[p], side)
+        for p in range(passes):
+            total_ms[p] += joint[j] * longest[p]
 
 
 def run(
-    ints: Arrays, floats: Arrays, phase: int, eff: bool, batch: Arrays, isl: Arrays, prefix: Arrays, total_ms: Arrays,
-    ms: Arrays, source: Arrays, w: Arrays, spent: Arrays,
-) -> None:  # fmt: skip
+    ints: Arrays,
+    floats: Arrays,
+    int_rows: Arrays,
+    float_rows: Arrays,
+    eff: bool,
+    w: Arrays,
+    total_ms: Arrays,
+    ms: Arrays,
+    source: Arrays,
+    spare: Arrays,
+    done: Arrays,
+) -> None:
     """Price many passes.
 
     Parameters
     ----------
-    ints, floats
+    ints, floats, int_rows, float_rows
+        A program (program.py).
+    eff
+        Blend efficiency (EMPIRICAL).
+    w
+        Workload table (workload.py), float64 [VARIABLES, passes].
+    total_ms, ms, source
+        Results: [passes], [ops, passes], int8 [ops, passes].
+    spare, done
+        Room for one number and one int64 per pass.
+    """
+    passes = ms.shape[1]
+    for first in range(0, passes, BLOCK):
+        last = min(first + BLOCK, passes)
+        _ops(ints, floats, int_rows, float_rows, w, eff, first, last, ms, source, spare, done)
+    _sum(ints, floats, int_rows, passes, ms, total_ms, spare)
+
+
+def total(
+    ints: Arrays,
+    floats: Arrays,
+    int_rows: Arrays,
+    float_rows: Arrays,
+    phase: int,
+    eff: bool,
+    batch: float,
+    isl: float,
+    prefix: float,
+    source: Arrays,
+) -> float:
+    """Price one pass; milliseconds. Works in the program's own spare room, so one thread at a time may ask.
+
+    Parameters
+    ----------
+    ints, floats, int_rows, float_rows
         A program (program.py).
     phase
         0 prefill, 1 decode.
     eff
         Blend efficiency (EMPIRICAL).
     batch, isl, prefix
-        Passes, float64 [passes].
-    total_ms, ms, source
-        Results: [passes], [passes, ops], [passes, ops].
-    w, spent
-        Room for one column of the workload table and for one time per joint.
+        The pass.
+    source
+        Room for the sources, int8 [ops, 1].
     """
-    for i in range(len(batch)):
-        _clock(phase, batch[i], isl[i], prefix[i], w)
-        _ops(ints, floats, w, eff, ms[i], source[i])
-        total_ms[i] = _sum(ints, floats, ms[i], spent)
-
-
-def total(
-    ints: Arrays, floats: Arrays, phase: int, eff: bool, batch: float, isl: float, prefix: float, ms: Arrays,
-    source: Arrays, w: Arrays, spent: Arrays,
-) -> float:  # fmt: skip
-    """Price one pass; milliseconds. The arrays as in :func:`run`, for one pass."""
-    _clock(phase, batch, isl, prefix, w)
-    _ops(ints, floats, w, eff, ms, source)
-    return _sum(ints, floats, ms, spent)
+    w, ms = _rows(ints, float_rows, P_ONE_W), _rows(ints, float_rows, P_ONE_MS)
+    spare, done = _floats(ints, floats, P_ONE_SPARE), _ints(ints, P_ONE_DONE)
+    w[0, 0], w[1, 0] = 1.0, batch
+    if phase == PREFILL:
+        w[3, 0], w[4, 0], w[5, 0] = isl - prefix, isl, prefix
+    else:
+        w[3, 0], w[4, 0], w[5, 0] = 1.0, isl + 1.0, isl
+    w[2, 0] = batch * w[3, 0]
+    one = len(done)  # not written 1: numba would compile everything again for that constant
+    _ops(ints, floats, int_rows, float_rows, w, eff, one - 1, one, ms, source, spare, done)
+    _sum(ints, floats, int_rows, one, ms, spare[1:2], spare[:1])
+    milliseconds: float = spare[1]
+    return milliseconds

@@ -12,6 +12,7 @@ from . import sol
 from . import workload as wl
 from .pack import ranks
 from .sites import around, select
+from .specs import EDGE_CODES, SITE_INTERPOLATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,14 +45,16 @@ class Tables(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A plan as the kernels take it: two flat arrays, because every array argument costs a call 0.1 us.
+    """A plan as the kernels take it: four arrays, because every array argument costs a call 0.1 us.
 
-    `ints` begins with start, end, rows and columns of every part below, in that order; each part lies in the array of
-    its type.
+    `ints` begins with the start and end of every part below, in that order. One-dimensional parts lie in `ints` and
+    `floats`, tables in `int_rows` and `float_rows`, which are as wide as their widest part.
     """
 
     ints: Any
     floats: Any
+    int_rows: Any
+    float_rows: Any
 
 
 class _Parts(NamedTuple):
@@ -69,6 +72,18 @@ class _Parts(NamedTuple):
     side: Any
     member: Any
     times: Any
+    line_i: Any
+    line_x: Any
+    line_y: Any
+    line_m: Any
+    line_f: Any
+    one_ms: Any
+    one_w: Any
+    one_spare: Any
+    one_done: Any
+    surface_i: Any
+    surface_f: Any
+    surface_m: Any
 
 
 Rows = list[sol.Row]
@@ -187,6 +202,110 @@ def _kept(pack: Pack, slab: int, a0: float, a1: float | None) -> tuple[Any, Any]
     return np.array(sorted({i for column in range(n1) for i in around(pack, slab, a0, column)})), np.arange(n1)
 
 
+class _Lines:
+    """Collects the curves of queries whose site never moves, the sites around it blended once and for all."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[int]] = []
+        self.x: list[FloatArray] = []
+        self.y: list[FloatArray] = []
+        self.made: list[IntArray] = []
+        self.slopes: list[list[float]] = []
+        self.size = 0
+
+    def add(self, pack: Pack, slab: int, a0: float, a1: float, rows: Rows) -> int:
+        """Add a curve; -1 where an end of an axis, a penalty or a gap in a site's range rules it out."""
+        corners, bits = select(pack, slab, a0, a1)
+        row = pack.slabs[slab]
+        if bits & ~SITE_INTERPOLATED or row[lay.TRANSFORM]:
+            return -1
+        cells = pack.arrays["values"][pack.cells(slab)].reshape(-1, int(row[lay.X_N]))
+        marks = pack.arrays["marks"][pack.cells(slab)].reshape(cells.shape)
+        blend = np.zeros(cells.shape[1])
+        for corner in corners:
+            blend = blend + corner.weight * cells[corner.site]
+        made = np.ones(len(blend), np.int64)
+        if len(corners) == 1:
+            made = (marks[corners[0].site] != lay.MEASURED).astype(np.int64)
+        entry: list[int] = []
+        slopes: list[float] = []
+        sites = [pack.arrays["sites"][int(row[lay.SITE_OFF]) + corner.site] for corner in corners]
+        for which, (offset, count) in enumerate(((lay.CLS0_OFF, lay.CLS0_N), (lay.CLS1_OFF, lay.CLS1_N))):
+            index = pack.arrays["curve"][row[offset] : row[offset] + row[count]]
+            low = max(int(ends[2 * which]) for ends in sites)
+            high = min(int(ends[2 * which + 1]) for ends in sites)
+            index = index[low : high + 1] if all(e[2 * which] <= e[2 * which + 1] for e in sites) else index[:0]
+            entry += [self.size, len(index)]
+            self.x.append(pack.axis(slab, 2)[index])
+            self.y.append(blend[index])
+            self.made.append(made[index])
+            self.size += len(index)
+            same = len({int(ends[2 * which + 1]) for ends in sites}) == 1
+            slopes.append(np.nan)
+            if same and len(index) >= 2 and row[lay.X_HIGH] == EDGE_CODES["last_slope"]:
+                x, last = self.x[-1][-2:], index[-2:]
+                steps = [(c.weight, float(np.diff(cells[c.site][last])[0] / np.diff(x)[0])) for c in corners]
+                slopes[-1] = sum(weight * max(step, 0.0) for weight, step in steps)
+        self.slopes.append([*slopes, *_straight(rows, a0, a1)])
+        rule, value = int(row[lay.SPLIT_RULE]), int(row[lay.SPLIT_VALUE])
+        if rule == 1 and value & (value - 1) == 0:  # a mask is faster than a division
+            rule, value = 3, value - 1
+        self.rows.append([*entry, rule, value])
+        return len(self.rows) - 1
+
+
+def _straight(rows: Rows, a0: float, a1: float) -> list[float]:
+    """Return a roofline at a fixed site as two straight lines: whether it is that, then start and slope of each."""
+    sums = [0.0, 0.0, 0.0, 0.0]
+    for which, coefficient, p0, p1, form, parameter in rows:
+        if form not in (sol.ONE, sol.LINE) or parameter:
+            return [0.0, *sums]
+        sums[2 * which + (form == sol.LINE)] += coefficient * a0**p0 * a1**p1
+    return [1.0, *sums]
+
+
+class _Surfaces:
+    """Collects batch x length surfaces of slabs whose a0 is a measured one."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[int]] = []
+        self.floats: list[FloatArray] = []
+        self.marks: list[IntArray] = []
+        self.size = self.marked = 0
+
+    def _put(self, data: FloatArray) -> int:
+        self.floats.append(data)
+        self.size += len(data)
+        return self.size - len(data)
+
+    def add(self, pack: Pack, slab: int, a0: float) -> int:
+        """Add a surface; -1 where a0 lies between sites or a column lacks its beginning."""
+        row = pack.slabs[slab]
+        axis0, axis1 = pack.axis(slab, 0), pack.axis(slab, 1)
+        i0 = int(np.searchsorted(axis0, a0))
+        n1 = len(axis1)
+        if i0 == len(axis0) or axis0[i0] != a0 or row[lay.SPLIT_RULE] == 1 or int(row[lay.FULL_N]) != n1:
+            return -1
+        start = int(row[lay.SITE_OFF]) + i0 * n1
+        sites = pack.arrays["sites"][start : start + n1]
+        if (sites[:, lay.LO0] != 0).any() or int(row[lay.CLS0_N]) == 0:
+            return -1
+        index = pack.arrays["curve"][row[lay.CLS0_OFF] : row[lay.CLS0_OFF] + row[lay.CLS0_N]]
+        block = (slice(i0, i0 + 1), slice(None), index)
+        shape = (len(axis0), n1, int(row[lay.X_N]))
+        values = pack.arrays["values"][pack.cells(slab)].reshape(shape)[block].reshape(-1)
+        filled = pack.arrays["marks"][pack.cells(slab)].reshape(shape)[block].reshape(-1) != lay.MEASURED
+        marks = np.concatenate([sites[:, lay.HI0], filled]).astype(np.int64)
+        apart = int(row[lay.SPLIT_VALUE]) if row[lay.SPLIT_RULE] == 2 else 0
+        self.rows.append([
+            self._put(axis1), n1, self._put(pack.axis(slab, 2)[index]), len(index), self._put(values), self.marked,
+            int(row[lay.TRANSFORM]), apart,
+        ])  # fmt: skip
+        self.marks.append(marks)
+        self.marked += len(marks)
+        return len(self.rows) - 1
+
+
 def build(plan: Plan, rows_of: Callable[[Term], Rows]) -> Program:
     """Flatten a plan.
 
@@ -197,7 +316,7 @@ def build(plan: Plan, rows_of: Callable[[Term], Rows]) -> Program:
     rows_of
         Roofline of a term's slab, in the slab's own axes.
     """
-    cutter = _Cutter()
+    cutter, lines, surfaces = _Cutter(), _Lines(), _Surfaces()
     ops, parts_i, parts_f, terms_i, terms_f = [], [], [], [], []
     rows: list[sol.Row] = []
     alone = set(range(len(plan.ops))) - {i for joint in plan.joints for _, side in joint.sides for i, _ in side}
@@ -209,7 +328,13 @@ def build(plan: Plan, rows_of: Callable[[Term], Rows]) -> Program:
     def put_term(term: Term) -> int:
         fixed = term.a1.scale if term.a1.variable == wl.ONE else None
         slab = cutter.cut(term.pack, term.slab, term.a0, fixed, rows_of(term))
-        terms_i.append([slab, term.a1.variable, term.x.variable, term.sign])
+        line = surface = -1
+        if plan.mode != "EMPIRICAL":
+            if fixed is not None:
+                line = lines.add(term.pack, term.slab, term.a0, fixed, rows_of(term))
+            else:
+                surface = surfaces.add(term.pack, term.slab, term.a0)
+        terms_i.append([slab, term.a1.variable, term.x.variable, term.sign, line, surface])
         terms_f.append([term.a0, term.a1.scale, term.x.scale])
         return len(terms_i) - 1
 
@@ -242,25 +367,39 @@ def build(plan: Plan, rows_of: Callable[[Term], Rows]) -> Program:
         cutter.tables(), _table(ops, k.OP_INTS, np.int64), plan.layers, _table(parts_i, k.PART_INTS, np.int64),
         _table(parts_f, k.PART_FLOATS, np.float64), _table(terms_i, k.TERM_INTS, np.int64),
         _table(terms_f, k.TERM_FLOATS, np.float64), _table(rows, lay.R_COLUMNS, np.float64), joint, side, member, times,
+            _table(lines.rows, k.LINE_INTS, np.int64), _joined(lines.x, np.float64), _joined(lines.y, np.float64),
+            _joined(lines.made, np.int64), _table(lines.slopes, k.LINE_FLOATS, np.float64), np.zeros((len(ops), 1)),
+            np.zeros((wl.VARIABLES, 1)), np.zeros(2), np.zeros(1, np.int64),
+            _table(surfaces.rows, k.SURFACE_INTS, np.int64), _joined(surfaces.floats, np.float64),
+            _joined(surfaces.marks, np.int64),
     ))  # fmt: skip
 
 
 def _flat(parts: _Parts) -> Program:
     arrays = [*parts.tables, *parts[1:]]
-    header = np.zeros(4 * len(arrays), np.int64)
-    ints, floats = [header], []
-    int_at, float_at = len(header), 0
+    header = np.zeros(2 * len(arrays), np.int64)
+    homes: dict[tuple[bool, int], list[Any]] = {(False, 1): [header], (True, 1): [], (False, 2): [], (True, 2): []}
+    sizes = {home: sum(len(part) for part in held) for home, held in homes.items()}
     for number, array in enumerate(arrays):
-        if array.dtype == np.float64:
-            floats.append(array.reshape(-1))
-            header[4 * number : 4 * number + 2] = float_at, float_at + array.size
-            float_at += array.size
-        else:
-            ints.append(array.reshape(-1).astype(np.int64))
-            header[4 * number : 4 * number + 2] = int_at, int_at + array.size
-            int_at += array.size
-        header[4 * number + 2 : 4 * number + 4] = (len(array), array.shape[1]) if array.ndim == 2 else (array.size, 1)
-    return Program(np.concatenate(ints), np.concatenate(floats))
+        home = (array.dtype == np.float64, array.ndim)
+        homes[home].append(array)
+        header[2 * number : 2 * number + 2] = sizes[home], sizes[home] + len(array)
+        sizes[home] += len(array)
+    return Program(
+        np.concatenate(homes[False, 1]).astype(np.int64),
+        np.concatenate(homes[True, 1]),
+        _stack(homes[False, 2], np.int64),
+        _stack(homes[True, 2], np.float64),
+    )
+
+
+def _stack(tables: Sequence[Any], kind: Any) -> Any:
+    out = np.zeros((sum(len(table) for table in tables), max(table.shape[1] for table in tables)), kind)
+    at = 0
+    for table in tables:
+        out[at : at + len(table), : table.shape[1]] = table
+        at += len(table)
+    return out
 
 
 def _joints(plan: Plan) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
@@ -280,3 +419,7 @@ def _joints(plan: Plan) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
 
 def _table(rows: Sequence[Sequence[Any]], columns: int, kind: Any) -> Any:
     return np.array(rows, kind).reshape(len(rows), columns)
+
+
+def _joined(parts: Sequence[Any], kind: Any) -> Any:
+    return np.concatenate(parts).astype(kind) if parts else np.zeros(0, kind)

@@ -65,7 +65,7 @@ def variables(phase: Phase, batch: FloatArray | int, isl: FloatArray | int, pref
         raise UsageError(
             "BL523", "batch and isl must be positive, and a prefix shorter than the prompt", place="--batch, --isl"
         )
-    if (b % 1 != 0).any() or (s % 1 != 0).any() or (p % 1 != 0).any():
+    if any(np.asarray(v).dtype.kind not in "iu" and (np.asarray(v) % 1 != 0).any() for v in (batch, isl, prefix)):
         raise UsageError("BL523", "batch, isl and prefix are whole numbers", place="--batch, --isl")
     out = np.empty((VARIABLES, len(b)))
     out[ONE], out[BATCH] = 1.0, b
