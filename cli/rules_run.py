@@ -24,6 +24,10 @@ _DIR = click.Path(path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def library_of(paths: tuple[Path, ...], rules: tuple[Path, ...]) -> tuple[Library, list[RuleFile]]:
     """Return the rules in force with PATHS laid over them, and the files that PATHS name (all without any)."""
     from ..resolver.check import laid_over
@@ -62,7 +66,7 @@ def test_command(
             _show_failed(result)
         todo = sum(r.todo for r in results)
         checked = sum(r.checked for r in results)
-        counts = f"{len(results)} tests, {checked} expectations: {len(failed) or 'none'} failed"
+        counts = f"{_many(len(results), 'test')}, {_many(checked, 'expectation')}: {len(failed) or 'none'} failed"
         click.echo(counts + (f", {todo} todo" if todo else ""))
         if not results:
             click.echo("no test was found; a rule without a test is a guess")
@@ -135,8 +139,9 @@ def coverage_command(
         _show_counts("decided whatever they were asked", found.never_lost())
         fired = len(found.counts) - len(found.never_fired())
         click.echo(
-            f"{fired} of {len(found.counts)} rules ({found.percent:.1f} %) decided something over {found.checkpoints}"
-            f" checkpoints, {found.questions} questions; {len(found.skipped)} were skipped"
+            f"{fired} of {len(found.counts)} rules ({found.percent:.1f} %) decided something over"
+            f" {_many(found.checkpoints, 'checkpoint')}, {_many(found.questions, 'question')};"
+            f" {len(found.skipped)} were skipped"
         )
     if found.percent < fail_under:
         click.echo(f"coverage is below {fail_under:g} %", err=True)
@@ -231,9 +236,9 @@ def _show_difference(found: Difference) -> None:
         click.echo(f"  - {printable(old)}\n  + {printable(new)}")
     modules = sum(len(c.layers) or 1 for c in found.changes)
     click.echo(
-        f"{found.compared} checkpoints, {found.modules:,} modules: {modules:,} modules change"
-        + (f", {len(found.verdicts)} checkpoints are refused by one side alone" if found.verdicts else "")
-        + (f", {len(found.skipped)} by both" if found.skipped else "")
+        f"{_many(found.compared, 'checkpoint')}, {_many(found.modules, 'module')}: {modules:,} changed"
+        + (f"; refused by one side alone: {len(found.verdicts)}" if found.verdicts else "")
+        + (f"; refused by both: {len(found.skipped)}" if found.skipped else "")
     )
 
 

@@ -148,7 +148,8 @@ def measure(
     out = Coverage()
     names = loaders or tuple(library.loaders())
     compiled = [compile_loader(library, n, v) for n in names for v in library.loader(n)[0].versions]
-    places = _universe(compiled, library, out)
+    # Lane rules serve all loaders; over one of them alone, most are idle.
+    places = _universe(compiled, library, out, not loaders)
     given = list(checkpoints)
     if with_tests:
         given += _tests(library)
@@ -171,7 +172,7 @@ def _tests(library: Library) -> Iterator[Checkpoint]:
             yield from_dicts(files, "<test>")
 
 
-def _universe(compiled: list[Loader], library: Library, out: Coverage) -> dict[int, str]:
+def _universe(compiled: list[Loader], library: Library, out: Coverage, with_lanes: bool) -> dict[int, str]:
     """List every rule that is in force in some version; return the place of every row."""
     places: dict[int, str] = {}
 
@@ -185,7 +186,7 @@ def _universe(compiled: list[Loader], library: Library, out: Coverage) -> dict[i
             put(check, file, "check")
         for format in loader.formats:
             _format_rules(format, put)
-    for placed in library.lanes():
+    for placed in library.lanes() if with_lanes else ():
         if isinstance(placed.item, t.Lane):
             put(placed.item, placed.file, "lane")
     return places

@@ -205,7 +205,7 @@ def test_fmt_of_standard_input_and_of_broken_files(tmp_path: Path) -> None:
 def test_tests_that_pass(folder: Path) -> None:
     """Precision, shape, lane and deciding rule are compared."""
     result = bitlane("test", folder)
-    assert (result.exit_code, result.output) == (0, "1 tests, 2 expectations: none failed\n")
+    assert (result.exit_code, result.output) == (0, "1 test, 2 expectations: none failed\n")
 
 
 def test_a_failure_shows_module_expected_actual_and_chain(folder: Path) -> None:
