@@ -49,7 +49,8 @@ OPERATION_VALUES: Final = frozenset({"tp", "ep", "dp", "pp", "moe_tp", "phase"})
 # Lanes and sizes of stored weights; then what rules about splits see of a model and of one module.
 LANE_VALUES: Final = frozenset(
     {
-        *("loader", "version", "sm", "system", "family", "algorithm", "activations", "kind", "format", "entry", "metadata"),
+        *("loader", "version", "sm", "system", "family", "algorithm", "activations", "kind", "format"),
+        *("entry", "metadata"),
         *("tp", "ep", "dp", "pp", "moe_tp", "phase", "layers", "stage", "hidden", "inter", "experts"),
         *("out", "into", "heads", "head_rows", "most_heads", "style", "merged", "text"),
     }

@@ -197,9 +197,8 @@ def main() -> int:
         for some, bad in pool.map(run, chunks, range(options.seed, options.seed + len(chunks))):
             told += some
             failed += bad
+            print("".join(bad[:5]), end="", flush=True)
             print(f"{told['inputs']:,} inputs, {len(failed)} failed", file=sys.stderr, flush=True)
-    for text in failed[:5]:
-        print(text)
     for what, number in told.most_common():
         print(f"{number:>10,}  {what}")
     print(f"{told['inputs']:,} inputs, {len(failed)} failed, {time.perf_counter() - start[1]:.0f} s")

@@ -2,7 +2,7 @@
 
 ``python tests/rules/tutorial.py docs/new-loader.md`` writes what is printed now into the page.
 
-A block is preceded by ``<!-- file: NAME -->`` (its content is written), or begins ``$ `` (its commands are run in turn).
+A block is preceded by ``<!-- file: NAME -->`` (its content is written), or begins ``$ `` (its commands are run).
 A printed line ``...`` stands for any lines.
 """
 
