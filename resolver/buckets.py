@@ -144,11 +144,17 @@ def _hops(resolution: Resolution, split: Parallel, stage: Stage | None) -> list[
     if split.pp == 1:
         return []
     ends = [r.module.shape for r in resolution.rows if r.module.priced and r.module.kind in ("embed", "lm_head")]
-    if not ends or ends[0] is None:
+    # A tied head that is the embedding itself is no module of some engines.
+    text = resolution.family.scope(resolution.checkpoint.config).base
+    hidden = ends[0][1] if ends and ends[0] else text.get("hidden_size")
+    if not isinstance(hidden, int) or hidden < 1:
         raise UsageError(
-            "BL226", "no embedding or head tells the hidden size", place=resolution.family.file, help="add one"
+            "BL226",
+            "no embedding, head or `hidden_size` tells what stages hand on",
+            place=resolution.family.file,
+            help="add an `embed` statement",
         )
-    asked = {**split.values, "hidden": ends[0][1]}
+    asked = {**split.values, "hidden": hidden}
     sent = resolution.lanes.number("hop_elements", asked)
     gathered = resolution.lanes.number("hop_gathered", asked)
     sends = split.pp - 1 if stage is None else int(stage.number < stage.of - 1)

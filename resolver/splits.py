@@ -57,11 +57,10 @@ def _check_module(resolution: Resolution, row: Resolved, split: Parallel, known:
         sizes = {"experts": a.get("count", 0), "hidden": a.get("hidden", 0), "inter": a.get("inter", 0)}
         resolution.lanes.check_split("experts", {**asked, **sizes}, what)
         return
-    most = max((m.heads for m in module.members), default=0)
     for member in module.members:
         rows = member.head_rows or (member.out if member.heads else 0)
         sizes = {
-            "out": member.out, "into": member.into, "heads": member.heads, "head_rows": rows, "most_heads": most,
+            "out": member.out, "into": member.into, "heads": member.heads, "head_rows": rows,
         }  # fmt: skip
         resolution.lanes.check_split(module.kind, {**asked, **sizes, "style": member.style}, what)
 

@@ -52,7 +52,7 @@ LANE_VALUES: Final = frozenset(
         *("loader", "version", "sm", "system", "family", "algorithm", "activations", "kind", "format"),
         *("entry", "metadata"),
         *("tp", "ep", "dp", "pp", "moe_tp", "phase", "layers", "stage", "hidden", "inter", "experts"),
-        *("out", "into", "heads", "head_rows", "most_heads", "style", "merged", "text"),
+        *("out", "into", "heads", "head_rows", "style", "merged", "text"),
     }
 )
 METADATA_FILES: Final = ("config.json", *QUANT_FILES)
