@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CONFIG_LIMIT: Final = 16 << 20
 INDEX_LIMIT: Final = 64 << 20
 MAX_NAME: Final = 512
+MAX_DEPTH: Final = 64
 # Sizes are multiplied with each other and stay floats' business.
 LARGEST: Final = 1 << 62
 
@@ -97,12 +98,7 @@ def parse_json(data: bytes, name: str, place: str = "") -> Document:
             help="repair the file at this place",
         ) from error
     except RecursionError:
-        raise CheckpointError(
-            "BL204",
-            f"`{name}` is nested too deeply",
-            place=where,
-            help="no checkpoint metadata needs that; the file is damaged or hostile",
-        ) from None
+        raise _too_deep(name, where) from None
     except ValueError as error:
         raise CheckpointError(
             "BL203", f"`{name}` holds a number that no loader reads", place=where, help="repair the file"
@@ -111,7 +107,29 @@ def parse_json(data: bytes, name: str, place: str = "") -> Document:
         raise CheckpointError(
             "BL203", f"`{name}` holds no JSON object at the top", place=where, help='the file must start with "{"'
         )
+    if not _shallow(value):
+        raise _too_deep(name, where)
     return Document(name, value, tuple(dict.fromkeys(duplicates)))
+
+
+def _shallow(value: Any) -> bool:
+    """Return whether containers nest at most :data:`MAX_DEPTH` deep; level by level, without recursion."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [v for c in level for v in (c.values() if type(c) is dict else c)]
+        level = [v for v in inner if type(v) is dict or type(v) is list]
+        if not level:
+            return True
+    return False
+
+
+def _too_deep(name: str, where: str) -> CheckpointError:
+    return CheckpointError(
+        "BL204",
+        f"`{name}` is nested deeper than {MAX_DEPTH}",
+        place=where,
+        help="no checkpoint metadata needs that; the file is damaged or hostile",
+    )
 
 
 def printable(name: str) -> str:
