@@ -43,13 +43,10 @@ def find_module(resolution: Resolution, name: str) -> list[Resolved]:
         BL229: none of that name.
     """
     rows = resolution.rows
-    for test in (
-        lambda r: name in (r.module.path, *r.module.checkpoint),
-        lambda r: any(p.endswith("." + name) for p in (r.module.path, *r.module.checkpoint)),
-    ):
-        found = [r for r in rows if test(r)]
-        if found:
-            return found
+    found = [r for r in rows if name in (r.module.path, *r.module.checkpoint)]
+    found = found or [r for r in rows if any(p.endswith("." + name) for p in (r.module.path, *r.module.checkpoint))]
+    if found:
+        return found
     names = [r.module.path for r in rows]
     hint = (
         nearest(name, names)
