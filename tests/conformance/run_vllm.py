@@ -15,8 +15,10 @@ import gzip
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -120,7 +122,10 @@ def child(oracle: Any, case: Path, gpu: tuple[int, int] | None, timeout: int) ->
     os.dup2(null, 1)
     os.dup2(null, 2)
     signal.alarm(timeout)
+    # What the engine writes for a model that it refuses would stay behind.
+    tempfile.tempdir = tempfile.mkdtemp(prefix="bitlane-vllm-")
     golden, trace = answer(oracle, case, gpu)
+    shutil.rmtree(tempfile.tempdir, ignore_errors=True)
     data = gzip.compress(json.dumps(golden).encode(), mtime=0)
     (case / "trace.txt").unlink(missing_ok=True)
     if trace:
