@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RuleError
@@ -73,6 +72,9 @@ class RuleSyntaxError(RuleError):
 
 def closest(name: str, choices: Iterable[str]) -> str:
     """Return the closest of ``choices``, or an empty string."""
+    # Only mistakes need it, and it costs as much as the rest of this module.
+    from difflib import get_close_matches
+
     close = get_close_matches(name[:200], sorted(choices), n=1, cutoff=0.6)
     return close[0] if close else ""
 
