@@ -48,7 +48,7 @@ def named(module: Module, on: str, packed: Mapping[str, tuple[str, ...]], loader
     Parameters
     ----------
     on
-        A key of :data:`resolver.vocabulary.TARGETS`, or ``expert0...``: the leaves of expert 0 in the `builtin` so named.
+        A key of :data:`resolver.vocabulary.TARGETS`, or ``expert0...``: expert 0's leaves in the `builtin` so named.
     packed
         Fused names that the loader's quantization config knows, with their shards.
 
