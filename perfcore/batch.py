@@ -64,7 +64,7 @@ class Pricer:
         self._program: program.Program | None = None
         self._phase = 0 if plan.phase == "prefill" else 1
         self._blend = plan.mode == "EMPIRICAL"
-        self._source = np.empty((len(plan.ops), 1), np.int8)
+        self._call: tuple[Any, ...] = ()
 
     @property
     def program(self) -> program.Program:
@@ -76,9 +76,11 @@ class Pricer:
 
     def total(self, batch: int, isl: int, prefix: int = 0) -> float:
         """Price one pass, in milliseconds, by the kernels; sizes are trusted, and one thread at a time may ask."""
-        milliseconds: float = kernels.compiled().total(
-            *self.program, self._phase, self._blend, float(batch), float(isl), float(prefix), self._source
-        )
+        if not self._call:
+            room = np.empty((len(self.plan.ops), 1), np.int8)
+            self._call = kernels.compiled().total, room, (*self.program, self._phase, self._blend)
+        function, room, fixed = self._call
+        milliseconds: float = function(*fixed, float(batch), float(isl), float(prefix), room)
         return milliseconds
 
     def many(self, batch: Any, isl: Any, prefix: Any = 0) -> ManyPrices:

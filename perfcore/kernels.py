@@ -70,8 +70,8 @@ TERM_SLAB, TERM_A1, TERM_X, TERM_SIGN, TERM_LINE, TERM_SURFACE = range(6)
 TERM_INTS: Final = 6
 LINE_START, LINE_COUNT, LINE_START2, LINE_COUNT2, LINE_RULE, LINE_VALUE = range(6)
 LINE_INTS: Final = 6
-LINE_SLOPE, LINE_SLOPE2, LINE_STRAIGHT, LINE_COMPUTE, LINE_COMPUTE_X, LINE_MEMORY, LINE_MEMORY_X = range(7)
-LINE_FLOATS: Final = 7
+LINE_SLOPE, LINE_SLOPE2, LINE_STRAIGHT, LINE_HELD, LINE_BOUND, LINE_BASE = 0, 1, 2, 3, 4, 8
+LINE_FLOATS: Final = 12
 SURFACE_A1, SURFACE_A1_N, SURFACE_X, SURFACE_X_N, SURFACE_Y, SURFACE_M, SURFACE_ROOT, SURFACE_NOT = range(8)
 SURFACE_INTS: Final = 8
 TERM_A0, TERM_A1_SCALE, TERM_X_SCALE = range(3)
@@ -90,11 +90,11 @@ PREFILL: Final = 0
 # Callees first. Inlined are those with a single call site.
 _ORDER: Final = (
     "_first", "_member", "_form", "_roof_rows", "_roof", "_beyond", "_curve", "_columns", "_members", "_point", "_line",
-    "_other", "_straight", "_cell", "_surface", "_ints", "_floats", "_rows", "_plain_bound", "_plain_line",
+    "_other", "_straight", "_ended", "_cell", "_surface", "_ints", "_floats", "_rows", "_plain_bound", "_plain_line",
     "_plain_surface", "_ops", "_sum", "lookup", "run", "total",
 )  # fmt: skip
 _INLINED: Final = frozenset({
-    "_first", "_member", "_curve", "_columns", "_members", "_point", "_line", "_other", "_straight", "_cell",
+    "_first", "_member", "_curve", "_columns", "_members", "_point", "_line", "_other", "_straight", "_ended", "_cell",
     "_surface", "_ints", "_floats", "_rows",
 })  # fmt: skip
 # Bounds along x that a slab has at most (program.py).
@@ -417,11 +417,24 @@ def _other(rule: int, value: int, x: float) -> bool:
     return rule == 2 and int(x) == value
 
 
-def _straight(line_f: Arrays, row: int, x: float) -> float:
-    """Roofline of a line whose two sums are straight in x."""
-    compute: float = line_f[row, LINE_COMPUTE] + line_f[row, LINE_COMPUTE_X] * x
-    memory: float = line_f[row, LINE_MEMORY] + line_f[row, LINE_MEMORY_X] * x
+def _straight(line_f: Arrays, row: int, at: int, x: float) -> float:
+    """Roofline whose two sums are straight in x: their starts and slopes stand from column `at` on."""
+    compute: float = line_f[row, at] + line_f[row, at + 1] * x
+    memory: float = line_f[row, at + 2] + line_f[row, at + 3] * x
     return max(compute, memory)
+
+
+def _ended(
+    line_f: Arrays, roofs: Arrays, row: int, s: int, a0: float, a1: float, y: float, how: int, x: float
+) -> tuple[float, int]:
+    """Finish a line's answer past the end of an axis: hold the efficiency of its site, respect the roofline."""
+    held = line_f[row, LINE_HELD] != 0.0
+    if y < 0.0 or (how < 2 and not held):
+        return y, how
+    bound = _straight(line_f, row, LINE_BOUND, x) if line_f[row, LINE_STRAIGHT] != 0.0 else _roof(roofs, s, a0, a1, x)
+    if held:
+        y *= bound / _straight(line_f, row, LINE_BASE, x)
+    return max(y, bound), 2
 
 
 def _cell(
@@ -579,7 +592,6 @@ def _plain_line(
     start0, count0, slope0 = line_i[row, LINE_START], line_i[row, LINE_COUNT], line_f[row, 0]
     start1, count1, slope1 = line_i[row, LINE_START2], line_i[row, LINE_COUNT2], line_f[row, 1]
     rule, value = line_i[row, LINE_RULE], line_i[row, LINE_VALUE]
-    straight = line_f[row, LINE_STRAIGHT] != 0.0
     left = 0
     for p in range(first, last):
         tx = max(x_scale * w[x, p], 1.0)
@@ -587,8 +599,7 @@ def _plain_line(
         y, how = _line(
             line_x, line_y, line_m, start1 if two else start0, count1 if two else count0, slope1 if two else slope0, tx
         )
-        if how == 2 and y >= 0.0:
-            y = max(y, _straight(line_f, row, tx) if straight else _roof(roofs, slab, a0, a1, tx))
+        y, how = _ended(line_f, roofs, row, slab, a0, a1, y, how, tx)
         if y >= 0.0:
             ms[p] += y
             source[p] = max(source[p], max(least, how))
@@ -708,11 +719,8 @@ def _ops(
                         two = 2 if _other(line_i[row, LINE_RULE], line_i[row, LINE_VALUE], tx) else 0
                         y, how = _line(line_x, line_y, line_m, line_i[row, LINE_START + two],
                                        line_i[row, LINE_COUNT + two], line_f[row, two >> 1], tx)  # fmt: skip
-                        if how == 2:
-                            y = max(
-                                y,
-                                _roof(roofs, term_i[at, TERM_SLAB], term_f[at, TERM_A0], term_f[at, TERM_A1_SCALE], tx),
-                            )
+                        y, how = _ended(line_f, roofs, row, term_i[at, TERM_SLAB], term_f[at, TERM_A0],
+                                        term_f[at, TERM_A1_SCALE], y, how, tx)  # fmt: skip
                     if y < 0.0:
                         y, status = _point(
                             slabs, axes, values, marks, sites, curve, col_ptr, col_idx, full, full_rank, rank, least_a0,

@@ -12,7 +12,7 @@ from . import sol
 from . import workload as wl
 from .pack import ranks
 from .sites import around, select
-from .specs import EDGE_CODES, SITE_INTERPOLATED
+from .specs import EDGE_CODES, SITE_EDGE, SITE_INTERPOLATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -217,7 +217,13 @@ class _Lines:
         """Add a curve; -1 where an end of an axis, a penalty or a gap in a site's range rules it out."""
         corners, bits = select(pack, slab, a0, a1)
         row = pack.slabs[slab]
-        if bits & ~SITE_INTERPOLATED or row[lay.TRANSFORM]:
+        held = bool(bits & SITE_EDGE)
+        ends, bound = corners[0], _straight(rows, a0, a1)
+        base = _straight(rows, ends.a0, ends.a1)
+        if bits & ~(SITE_INTERPOLATED | SITE_EDGE) or row[lay.TRANSFORM]:
+            return -1
+        # Past the end of an axis one site holds its efficiency; anything else is left to the general way.
+        if held and (len(corners) > 1 or not bound[0] or (ends.t0, ends.t1) != (a0, a1) or max(base[1:]) <= 0.0):
             return -1
         cells = pack.arrays["values"][pack.cells(slab)].reshape(-1, int(row[lay.X_N]))
         marks = pack.arrays["marks"][pack.cells(slab)].reshape(cells.shape)
@@ -246,7 +252,7 @@ class _Lines:
                 x, last = self.x[-1][-2:], index[-2:]
                 steps = [(c.weight, float(np.diff(cells[c.site][last])[0] / np.diff(x)[0])) for c in corners]
                 slopes[-1] = sum(weight * max(step, 0.0) for weight, step in steps)
-        self.slopes.append([*slopes, *_straight(rows, a0, a1)])
+        self.slopes.append([*slopes, bound[0], float(held), *bound[1:], *base[1:]])
         rule, value = int(row[lay.SPLIT_RULE]), int(row[lay.SPLIT_VALUE])
         if rule == 1 and value & (value - 1) == 0:  # a mask is faster than a division
             rule, value = 3, value - 1
