@@ -12,7 +12,7 @@ from typing import Any
 from .. import paths
 from ..errors import CheckpointError, UsageError
 from ..grammar.diagnostics import nearest
-from .metadata import Document, read_json
+from .metadata import Document, check_depth, read_json
 
 QUANT_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json", "quant_cfg.json")
 
@@ -106,6 +106,8 @@ def from_dicts(files: dict[str, dict[str, Any]], name: str = "<dict>") -> Checkp
     """Build a checkpoint from already parsed metadata; ``config.json`` is required."""
     if "config.json" not in files:
         raise CheckpointError("BL206", "no `config.json` was given", place=name, help="pass at least config.json")
+    for file, value in files.items():
+        check_depth(value, file, name)
     return Checkpoint(name, None, {n: Document(n, dict(v)) for n, v in files.items()})
 
 

@@ -107,20 +107,19 @@ def parse_json(data: bytes, name: str, place: str = "") -> Document:
         raise CheckpointError(
             "BL203", f"`{name}` holds no JSON object at the top", place=where, help='the file must start with "{"'
         )
-    if not _shallow(value):
-        raise _too_deep(name, where)
+    check_depth(value, name, where)
     return Document(name, value, tuple(dict.fromkeys(duplicates)))
 
 
-def _shallow(value: Any) -> bool:
-    """Return whether containers nest at most :data:`MAX_DEPTH` deep; level by level, without recursion."""
-    level = [value]
+def check_depth(value: dict[str, Any], name: str, where: str) -> None:
+    """Refuse containers that nest deeper than :data:`MAX_DEPTH`; level by level, without recursion."""
+    level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         inner = [v for c in level for v in (c.values() if type(c) is dict else c)]
         level = [v for v in inner if type(v) is dict or type(v) is list]
         if not level:
-            return True
-    return False
+            return
+    raise _too_deep(name, where)
 
 
 def _too_deep(name: str, where: str) -> CheckpointError:

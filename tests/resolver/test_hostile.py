@@ -171,13 +171,22 @@ def test_two_hundred_thousand_levels(folder: Callable[..., Path], opening: bytes
         _refused(_ends(folder(config, beside)), "BL203", "BL204")
 
 
-@pytest.mark.parametrize("levels", [50, 300, 900])
+@pytest.mark.parametrize("levels", [40, 70, 300, 900])
 def test_fewer_levels_end_too(folder: Callable[..., Path], levels: int) -> None:
     for opening, closing in ((b"[", b"]"), (b'{"quantization_config":', b"}"), (b'{"text_config":', b"}")):
         deep = opening * levels + b"1" + closing * levels
         for loader in LOADERS:
-            _ends(folder(_inside(deep)), loader)
-            _ends(folder(json.dumps({**LLAMA, "text_config": json.loads(deep)}).encode()), loader)
+            found = [
+                _ends(folder(_inside(deep)), loader),
+                _ends(folder(json.dumps({**LLAMA, "text_config": json.loads(deep)}).encode()), loader),
+            ]
+            if levels > 64:
+                for each in found:
+                    _refused(each, "BL204")
+                with pytest.raises(BitlaneError, match="nested deeper"):
+                    _with(json.loads(deep))
+            else:
+                _ends(_with(json.loads(deep)), loader)
 
 
 def test_a_file_of_64_mib_is_not_read(folder: Callable[..., Path]) -> None:
