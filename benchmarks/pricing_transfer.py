@@ -9,16 +9,19 @@ perfcore/policy.yaml are rounded outwards from these.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bitlane.perfcore import Store, sol
 from bitlane.perfcore import workload as wl
 from bitlane.perfcore.lower import Coordinate, Part
-from bitlane.perfcore.modes import Ladder, Resolved
+from bitlane.perfcore.modes import Ladder
 from bitlane.perfcore.plan import Plan
 from bitlane.perfcore.policy import load
+
+if TYPE_CHECKING:
+    from bitlane.perfcore.resolved import Resolved
 
 STORE, POLICY = Store(), load()
 LABELS = {"bfloat16": "bf16", "fp8": "fp8_dynamic", "w4a16_mxfp4": "mxfp4_wo", "w4a8_mxfp4_mxfp8": "mxfp4_w4a8"}

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batch import Lookups, ManyPrices, Pricer, price_many
     from .explain import MissingRowsError
-    from .modes import MODES, SOURCES
     from .plan import Plan, compile_plan
     from .pricing import OpPrice, PassPrice, price
+    from .resolved import MODES, SOURCES
     from .store import Store
     from .workload import Workload
 
 _HOMES = {
-    "MODES": "modes",
-    "SOURCES": "modes",
+    "MODES": "resolved",
+    "SOURCES": "resolved",
     "Lookups": "batch",
     "ManyPrices": "batch",
     "MissingRowsError": "explain",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -9,13 +10,23 @@ import numpy as np
 from ..errors import MissingDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from .modes import Missing
+    from .modes import Ladder
     from .pack import Pack
+    from .plan import PlannedOp
+    from .resolved import Missing
     from .store import Store
 
 NEAREST: Final = 3
+CHECKPOINT: Final = "CHECKPOINT"
+# Shape words of a bucket that say the same as a key column.
+SYNONYMS: Final = {
+    "hidden": "hidden_size", "inter": "inter_size", "experts": "num_experts", "tp": "moe_tp_size", "ep": "moe_ep_size",
+    "topk": "topk", "gated": "hidden_size", "kv_heads": "num_kv_heads", "window": "window_size_tokens",
+    "heads": "num_heads", "groups": "n_groups", "chunk": "chunk_size", "k_heads": "num_k_heads", "gpus": "num_gpus",
+    "v_heads": "num_v_heads", "k_head_dim": "head_k_dim", "v_head_dim": "head_v_dim",
+}  # fmt: skip
 
 
 class MissingRowsError(MissingDataError):
@@ -28,7 +39,15 @@ class MissingRowsError(MissingDataError):
     """
 
     def __init__(
-        self, missing: Sequence[Missing], store: Store, *, system: str, backend: str, version: str, phase: str
+        self,
+        missing: Sequence[Missing],
+        store: Store,
+        *,
+        system: str,
+        backend: str,
+        version: str,
+        phase: str,
+        checkpoint: str = CHECKPOINT,
     ) -> None:
         order = {"gemm": 0, "moe": 1}
         self.missing = tuple(sorted(missing, key=lambda one: order.get(one.table, 2)))
@@ -39,7 +58,9 @@ class MissingRowsError(MissingDataError):
             "BL501",
             "; ".join(shown),
             place=f"{backend} {version} on {system}, {phase}",
-            help="\n".join([f"collect: {command(system, backend, version)}", *(f"         {key}" for key in keys)]),
+            help="\n".join(
+                [f"collect: {command(system, backend, version, checkpoint)}", *(f"         {key}" for key in keys)]
+            ),
         )
 
 
@@ -50,15 +71,23 @@ def line(one: Missing) -> str:
     return f"{one.label} perf data missing" + (f" for quant '{one.quant}'" if one.quant else "")
 
 
-def command(system: str, backend: str, version: str) -> str:
-    """Return the collector call that lists and measures what a strict price lacks."""
-    return f"bitlane collect plan CHECKPOINT --loader {backend}@{version} --system {system}"
+def command(system: str, backend: str, version: str, checkpoint: str = CHECKPOINT) -> str:
+    """Return the collector call that lists what a price of a checkpoint lacks."""
+    return f"bitlane collect plan {shlex.quote(checkpoint)} --loader {backend}@{version} --system {system}"
+
+
+def wanted(one: Missing) -> str:
+    """Name the rows that a measurement of a missing key would add."""
+    sizes = {
+        k: v for k, v in {**one.key, **one.op.bucket.shape}.items() if k not in SYNONYMS or SYNONYMS[k] not in one.key
+    }
+    shape = " ".join(f"{k}={v}" for k, v in sizes.items())
+    return " ".join(word for word in (one.table or one.label, one.quant, shape) if word)
 
 
 def detail(one: Missing, store: Store, system: str, backend: str, version: str) -> str:
     """Name a missing key and the nearest measured ones."""
-    shape = " ".join(f"{k}={v}" for k, v in {**one.key, **one.op.bucket.shape}.items())
-    text = f"{one.op.bucket.op} ({one.op.bucket.layers} layers): {one.table or one.label} {one.quant} {shape}"
+    text = f"{one.op.bucket.op} ({one.op.bucket.layers} layers): {wanted(one)}"
     pack = store.get(one.table) if one.table else None
     if pack is None:
         return text
@@ -92,3 +121,11 @@ def nearest(pack: Pack, key: Mapping[str, Any], quant: str) -> list[str]:
         differs = [f"{c}={found[c]}" for c in spec.keys if c not in wanted or found[c] != wanted[c]]
         shown.append(", ".join(differs) or "the same key")
     return shown
+
+
+def advice(planned: Iterable[PlannedOp], ladder: Ladder) -> Iterator[tuple[PlannedOp, Missing]]:
+    """Yield the operations that own rows do not price, each with the key that a measurement would add."""
+    for one in planned:
+        for found in one.parts:
+            if found.part.table and found.rung not in ("own", "minus", "same"):
+                yield one, ladder.missing(one.op, found.part)

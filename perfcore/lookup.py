@@ -10,9 +10,9 @@ import numpy as np
 from ..errors import MissingDataError, UsageError
 from . import bands, reference, sol
 from .explain import nearest
-from .modes import EXTRAPOLATED, INTERPOLATED, MEASURED, ROOFLINE, SOURCES, TRANSFERRED
 from .pack import NO_KERNEL
 from .policy import load as load_policy
+from .resolved import EXTRAPOLATED, INTERPOLATED, MEASURED, ROOFLINE, SOURCES, TRANSFERRED
 from .specs import MISSING, SITE_EDGE, TEXT_COLUMNS, X_EDGE
 
 if TYPE_CHECKING:

@@ -1,124 +1,42 @@
-"""The ladder from a part to the rows that price it: own rows, declared donors, roofline; and what is missing."""
+"""The ladder from a part to the rows that price it: own rows, declared donors, roofline."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
 from . import layout as lay
-from . import sol
+from . import shapes, sol
+from .resolved import (
+    INTERPOLATED,
+    MEASURED,
+    MODES,
+    ROOFLINE,
+    TRANSFERRED,
+    Missing,
+    Origin,
+    Resolved,
+    Scale,
+    Term,
+)
+from .resolved import Mode as Mode
 from .specs import SPECS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .lower import Coordinate, Op, Part
+    from .lower import Op, Part
     from .pack import Pack
     from .policy import Donor, Lane, Policy
     from .store import Store
 
-Mode = Literal["SILICON", "HYBRID", "EMPIRICAL", "SOL"]
-MODES: Final = ("SILICON", "HYBRID", "EMPIRICAL", "SOL")
-SOURCES: Final = ("measured", "interpolated", "extrapolated", "transferred", "roofline")
-MEASURED, INTERPOLATED, EXTRAPOLATED, TRANSFERRED, ROOFLINE = range(5)
-
 # How much nearer (in octaves) a shape of the next version must be to be preferred.
 VERSION_STEP: Final = 0.25
-
-Origin = tuple[str, str, str]  # system, backend, version
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """One table lookup: slab, coordinates and sign."""
-
-    pack: Pack
-    slab: int
-    a0: float
-    a1: Coordinate
-    x: Coordinate
-    sign: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How a donor's latency y becomes the target's: ``f + (y - f) * target / donor``, f being the launch floor.
-
-    Attributes
-    ----------
-    target, donor
-        Rooflines, each in its own part's coordinates.
-    a0, a1, x
-        The donor's coordinates.
-    floor
-        Launch floor in milliseconds, used where `floor_term` is None.
-    floor_term
-        Lookup that gives the launch floor at the same k and m.
-    """
-
-    target: list[sol.Row]
-    donor: list[sol.Row]
-    a0: float
-    a1: Coordinate
-    x: Coordinate
-    floor: float = 0.0
-    floor_term: Term | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """A part with the rows that price it.
-
-    Attributes
-    ----------
-    part
-        The part.
-    terms
-        Lookups to add; none for a formula or roofline.
-    least
-        The best source that the price may be called, as a position in ``SOURCES``.
-    origin
-        Where the rows come from: system, backend, version, and donor notes.
-    rung
-        Which rung of the ladder answered: own, minus, same, version, library, backend, lane, shape, system, roofline.
-    scale
-        Scaling of a donor.
-    """
-
-    part: Part
-    terms: tuple[Term, ...]
-    least: int
-    origin: Mapping[str, Any]
-    rung: str
-    scale: Scale | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A price that no allowed row answers.
-
-    Attributes
-    ----------
-    op
-        The operation.
-    table, label
-        Its table, and the table's name in messages.
-    quant
-        The lane's row label, or empty.
-    key
-        Key and axis columns that a measurement would need.
-    """
-
-    op: Op
-    table: str
-    label: str
-    quant: str
-    key: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Ladder:
@@ -238,7 +156,7 @@ class Ladder:
         """
         stretch = 1.0
         if nearest:
-            slab, stretch, _ = self._nearest(pack, part, origin, rows, excluding)
+            slab, stretch, _ = shapes.nearest(pack, part, origin, rows, excluding)
         else:
             slab = self._slab(pack, part, origin, rows, 2)
         if slab < 0:
@@ -264,7 +182,7 @@ class Ladder:
         if not donor.nearest:
             return origins
         far = [
-            self._nearest(pack, part, origin, donor.rows, None)[2] + VERSION_STEP * i
+            shapes.nearest(pack, part, origin, donor.rows, None)[2] + VERSION_STEP * i
             for i, origin in enumerate(origins)
         ]
         return [origins[i] for i in np.argsort(far, kind="stable")]
@@ -335,55 +253,6 @@ class Ladder:
                     return slab
         return -1
 
-    def _nearest(
-        self, pack: Pack, part: Part, origin: Origin, rows: str, excluding: npt.NDArray[np.int64] | None
-    ) -> tuple[int, float, float]:
-        """Find the nearest measured shape of some rows, the factor on x for equal work per unit, and its distance."""
-        spec, keys = pack.spec, pack.arrays["keys"]
-        fixed: dict[str, Any] = dict(zip(("system", "backend", "backend_version"), origin, strict=True))
-        if spec.lane and part.kind:
-            fixed[spec.lane] = rows
-        fixed |= {
-            c: v for c, v in part.key.items() if isinstance(v, str) or (isinstance(v, list) and isinstance(v[0], str))
-        }
-        member = pack.slabs[:, lay.A0_N] * pack.slabs[:, lay.A1_N] * pack.slabs[:, lay.X_N] >= 2
-        for column, wanted in fixed.items():
-            codes = [pack.codes(column).get(v, -1) for v in (wanted if isinstance(wanted, list) else [wanted])]
-            member &= np.isin(keys[:, spec.keys.index(column)], codes)
-        if excluding is not None:
-            member[excluding] = False
-        candidates = np.flatnonzero(member)
-        if not len(candidates):
-            return -1, 1.0, np.inf
-        free = [c for c in spec.keys if c not in fixed]
-        mine = self._features(pack, {c: part.key[c] for c in (*free, "tp") if c in part.key})
-        theirs = self._features(
-            pack, {c: np.array([pack.vocab[c][k] for k in keys[candidates, spec.keys.index(c)]]) for c in free}
-        )
-        distance = sum(np.abs(np.log2(theirs[name] / mine[name])) for name in mine)
-        at = int(np.argmin(distance))
-        best, far = int(candidates[at]), float(distance[at])
-        if spec.name != "moe":
-            return best, 1.0, far
-        key = pack.key(best)
-        load = part.key["topk"] / part.key["num_experts"]
-        return best, load / (int(key["topk"]) / int(key["num_experts"])), far
-
-    @staticmethod
-    def _features(pack: Pack, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what makes two shapes alike: the sizes on one rank, as positive numbers."""
-        if pack.spec.name == "moe":
-            return {
-                "hidden": columns["hidden_size"] * 1.0,
-                "inter": columns["inter_size"] / columns["moe_tp_size"],
-                "experts": columns["num_experts"] / columns["moe_ep_size"],
-                "load": columns["topk"] / columns["num_experts"],
-            }
-        if pack.spec.name == "mamba2":  # a convolution sees channels only
-            channels = columns["num_heads"] * columns["head_dim"] + 2 * columns["n_groups"] * columns["d_state"]
-            return {"channels": channels / columns.get("tp", 1)}
-        return {c: np.maximum(_first(v), 1) * 1.0 for c, v in columns.items() if c != "tp"}
-
     def _bound(self, pack: Pack, key: Mapping[str, Any], system: str) -> list[sol.Row] | None:
         donor = sol.machine(self.store.systems, system)
         return sol.table_rows(pack.spec.name, key, donor, self.policy)
@@ -402,7 +271,3 @@ class Ladder:
         quant = self.policy.lane(part.kind, part.lane).rows if part.kind else ""
         key = {c: v[0] if isinstance(v, list) else v for c, v in part.key.items() if c != "tp"}
         return Missing(op, spec.name, spec.label, quant, key)
-
-
-def _first(value: Any) -> Any:
-    return value[0] if isinstance(value, list) else value

@@ -10,23 +10,23 @@ import numpy as np
 from ..errors import UsageError
 from . import bands, reference, sol
 from . import workload as wl
-from .explain import MissingRowsError
+from .explain import CHECKPOINT, MissingRowsError, advice, command, detail, wanted
 from .lower import Context, Coordinate, Op, lower
-from .modes import (
+from .modes import Ladder
+from .overlap import Joint, joints
+from .policy import Policy
+from .policy import load as load_policy
+from .resolved import (
     EXTRAPOLATED,
     INTERPOLATED,
     MEASURED,
     ROOFLINE,
     TRANSFERRED,
-    Ladder,
     Missing,
     Mode,
     Resolved,
     Term,
-)
-from .overlap import Joint, joints
-from .policy import Policy
-from .policy import load as load_policy
+)  # fmt: skip
 from .specs import SITE_EDGE, X_EDGE
 from .store import Store
 
@@ -88,6 +88,27 @@ class Plan:
     joints: tuple[Joint, ...]
     store: Store
     policy: Policy
+    checkpoint: str = CHECKPOINT
+
+    @property
+    def collect(self) -> str:
+        """The collector call that lists what own rows do not price."""
+        return command(self.system, self.backend, self.version, self.checkpoint)
+
+    def lacks(self) -> dict[int, str]:
+        """Return, per operation that own rows do not price, the rows that a measurement would add."""
+        places = {id(planned): number for number, planned in enumerate(self.ops)}
+        return {places[id(planned)]: wanted(one) for planned, one in advice(self.ops, self._ladder)}
+
+    def advice(self) -> list[str]:
+        """Say, per operation that own rows do not price, what is missing and which measured keys lie nearest."""
+        found = advice(self.ops, self._ladder)
+        return [detail(one, self.store, self.system, self.backend, self.version) for _, one in found]
+
+    @property
+    def _ladder(self) -> Ladder:
+        machine = sol.machine(self.store.systems, self.system)
+        return Ladder(self.store, self.policy, machine, self.backend, self.version, self.mode)
 
     @property
     def layers(self) -> FloatArray:
@@ -244,6 +265,7 @@ def compile_plan(
     allow_roofline: Sequence[str] = (),
     routing: str = "",
     prefixed: bool = False,
+    checkpoint: str = CHECKPOINT,
 ) -> Plan:
     """Resolve every bucket to the rows that price it.
 
@@ -268,6 +290,8 @@ def compile_plan(
         Routing distribution of the MoE rows; the policy's by default.
     prefixed
         Prefill attention is built as full minus prefix.
+    checkpoint
+        Name of the checkpoint, for the collector's command in errors and advice.
 
     Raises
     ------
@@ -293,8 +317,11 @@ def compile_plan(
         missing += [ladder.missing(op, part) for part, found in zip(op.parts, parts, strict=True) if found is None]
         planned.append(PlannedOp(op, tuple(part for part in parts if part is not None)))
     if missing:
-        raise MissingRowsError(missing, store, system=system, backend=backend, version=version, phase=phase)
-    return Plan(phase, system, backend, version, mode, tuple(planned), joints(planned_buckets(planned)), store, policy)
+        raise MissingRowsError(
+            missing, store, system=system, backend=backend, version=version, phase=phase, checkpoint=checkpoint
+        )
+    groups = joints(planned_buckets(planned))
+    return Plan(phase, system, backend, version, mode, tuple(planned), groups, store, policy, checkpoint)
 
 
 def planned_buckets(planned: Iterable[PlannedOp]) -> list[Bucket]:

@@ -120,7 +120,8 @@ def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
         rest = field[len(digits) :]
         parts.append((1, int(digits or 0), ""))
         if rest:
-            parts.append((0, 0, rest))
+            word = rest.rstrip("0123456789")
+            parts += [(0, 0, word), (0, int(rest[len(word) :] or 0), "")]
     return (*parts, (0, 1, ""))
 
 

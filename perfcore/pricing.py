@@ -9,8 +9,9 @@ import numpy as np
 
 from . import overlap
 from . import workload as wl
-from .modes import SOURCES, Mode
+from .explain import CHECKPOINT
 from .plan import Evaluation, Plan, compile_plan, describe
+from .resolved import SOURCES, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +42,10 @@ class OpPrice:
         90 % band of `ms`.
     counted_ms
         What of `ms` adds to the pass; less than `ms` only on the shorter side of an overlap group.
+    overlap
+        Overlap group and side, or empty.
+    lacks
+        Where own rows do not price the operation: the rows that a measurement would add.
     """
 
     name: str
@@ -56,6 +61,7 @@ class OpPrice:
     band: tuple[float, float]
     counted_ms: float
     overlap: str = ""
+    lacks: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of the JSON contract ``bitlane.price/1``."""
@@ -64,6 +70,8 @@ class OpPrice:
             "shape": dict(self.shape), "ms_per_layer": self.ms_per_layer, "ms": self.ms, "source": self.source,
             "origin": dict(self.origin), "band": list(self.band),
         }  # fmt: skip
+        if self.lacks:
+            out["lacks"] = self.lacks
         if self.overlap:
             out |= {"overlap": self.overlap, "counted_ms": self.counted_ms}
         return out
@@ -95,6 +103,8 @@ class PassPrice:
         90 % band of the total: errors of different operations are taken as independent, layers of one as equal.
     stages
         Pipeline stages, when there are several; the total runs through all of them once.
+    collect
+        Collector call that lists the rows that the operations lack; empty when they lack none.
     """
 
     workload: Workload
@@ -106,6 +116,7 @@ class PassPrice:
     total_ms: float
     band: tuple[float, float]
     stages: tuple[StagePrice, ...] = ()
+    collect: str = ""
 
     @property
     def slowest(self) -> StagePrice | None:
@@ -143,7 +154,8 @@ class PassPrice:
             "schema": "bitlane.price/1", "system": self.system, "backend": self.backend, "version": self.version,
             "mode": self.mode, "phase": w.phase, "batch": w.batch, "isl": w.isl, "prefix": w.prefix,
             "total_ms": self.total_ms, "band": list(self.band), "by_source_ms": self.by_source_ms,
-            "measured_share": self.measured_share, **staged, "ops": [op.to_dict() for op in self.ops],
+            "measured_share": self.measured_share, "collect": self.collect, **staged,
+            "ops": [op.to_dict() for op in self.ops],
         }  # fmt: skip
 
 
@@ -158,6 +170,7 @@ def price(
     store: Store | None = None,
     allow_roofline: Sequence[str] = (),
     routing: str = "",
+    checkpoint: str = CHECKPOINT,
 ) -> PassPrice:
     """Price one pass.
 
@@ -167,7 +180,7 @@ def price(
         What the resolver made of a checkpoint; shapes are rank-local.
     workload
         Phase, batch and lengths.
-    system, backend, version, mode, store, allow_roofline, routing
+    system, backend, version, mode, store, allow_roofline, routing, checkpoint
         See :func:`bitlane.perfcore.compile_plan`.
 
     Raises
@@ -189,6 +202,7 @@ def price(
         allow_roofline=allow_roofline,
         routing=routing,
         prefixed=workload.prefix > 0,
+        checkpoint=checkpoint,
     )
     return assemble(plan, workload, plan.evaluate(table))
 
@@ -198,6 +212,7 @@ def assemble(plan: Plan, workload: Workload, found: Evaluation) -> PassPrice:
     table = wl.variables(workload.phase, workload.batch, workload.isl, workload.prefix)
     counted = overlap.visible(found.ms, plan.layers, plan.joints)[:, 0]
     ops = []
+    lacks = plan.lacks() if plan.mode != "SOL" else {}
     low2 = high2 = 0.0
     for number, planned in enumerate(plan.ops):
         bucket = planned.op.bucket
@@ -211,13 +226,14 @@ def assemble(plan: Plan, workload: Workload, found: Evaluation) -> PassPrice:
                 planned.op.name, bucket.op, bucket.kind, bucket.lane, bucket.layers,
                 _shape(bucket, planned.op.size, table), one, one * bucket.layers,
                 SOURCES[int(found.source[number, 0])], origin, (low * bucket.layers, high * bucket.layers),
-                float(counted[number]), bucket.overlap,
+                float(counted[number]), bucket.overlap, lacks.get(number, ""),
             )
         )  # fmt: skip
     total = float(counted.sum())
     return PassPrice(
         workload, plan.system, plan.backend, plan.version, plan.mode, tuple(ops), total,
         (max(total - float(np.sqrt(low2)), 0.0), total + float(np.sqrt(high2))),
+        collect=plan.collect if lacks else "",
     )  # fmt: skip
 
 

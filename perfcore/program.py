@@ -17,9 +17,9 @@ from .specs import EDGE_CODES, SITE_EDGE, SITE_INTERPOLATED
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .modes import Resolved, Term
     from .pack import FloatArray, IntArray, Pack
     from .plan import Plan
+    from .resolved import Resolved, Term
 
 REGIONS: Final = 3
 
