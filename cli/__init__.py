@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..errors import INTERNAL, BitlaneError
+from ..errors import INTERNAL, USAGE, BitlaneError
 
 # Name -> (module, one-line help); the help is here so that `bitlane --help` imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -66,13 +66,22 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run, turning every refusal into its message and exit code."""
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
         try:
             return super().invoke(ctx)
         except BitlaneError as error:
             click.echo(printable(str(error)), err=True)
             ctx.exit(error.exit_code)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError, KeyboardInterrupt):
+        except (click.ClickException, click.exceptions.Exit, click.Abort, KeyboardInterrupt):
             raise
+        except BrokenPipeError:
+            # The reader has what it wanted; nothing was found and nothing failed.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+        except OSError as error:
+            click.echo(f"error[BL901]: {printable(str(error))}\n  = help: check the place and the space left", err=True)
+            ctx.exit(USAGE)
         except Exception as error:
             if os.environ.get("BITLANE_TRACEBACK"):
                 raise

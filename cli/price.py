@@ -98,6 +98,8 @@ def show(answer: Resolution, found: PassPrice, split: Parallel, folding: options
         if isinstance(op, FoldedPrice) and folding is not None and folding.parts and len(op.parts) > 1:
             rows += [_line(part, "  ") for part in op.parts]
     click.echo(table(["op", "kind", "lane", "layers", "ms/layer", "ms", "source", "from"], rows, frozenset({3, 4, 5})))
+    for problem in answer.problems:
+        click.echo(f"\n  note: {printable(problem.message)}")
     if any(op.counted_ms < op.ms for op in found.ops):
         click.echo("\n  operations that run side by side count once, as the longer of the two sides")
     if split.dp > 1:
@@ -144,5 +146,13 @@ def answer_algorithm(op: OpPrice | FoldedPrice) -> str:
 def _origin(op: OpPrice | FoldedPrice) -> str:
     origin = op.origin
     named = " ".join(str(origin[k]) for k in ("system", "backend", "version") if origin.get(k))
-    method = origin.get("method")
-    return f"{named} ({method})" if named and method else named or str(method or "")
+    notes = [str(origin["method"])] if origin.get("method") else []
+    if origin.get("rows_of"):
+        notes.append(f"{origin['rows_of']} rows")
+    if isinstance(origin.get("shape"), dict):
+        sizes = [f"{k.replace('_size', '')} {v}" for k, v in origin["shape"].items() if isinstance(v, int)]
+        notes.append("of " + ", ".join(sizes[:4]))
+    minus = origin.get("minus")
+    if isinstance(minus, dict) and minus.get("version"):
+        notes.append(f"less quantization of {minus['version']}")
+    return f"{named} ({'; '.join(notes)})" if named and notes else named or "; ".join(notes)

@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """What another precision of some modules of CHECKPOINT would save or cost, in prefill and in decode."""
     if not sets and not with_rank:
-        raise UsageError("BL271", "nothing to change", place="--set", help='--set "mlp.experts=nvfp4", or --rank')
+        raise UsageError("BL273", "nothing to change", place="--set", help='--set "mlp.experts=nvfp4", or --rank')
     answer = asked.resolve()
     lanes = asked.lanes(answer)
     mode = mode.upper()

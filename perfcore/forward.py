@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import paths
+from ..errors import UsageError
 from ..resolver.api import resolve
 from ..resolver.buckets import buckets
 from ..resolver.parallel import Parallel
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from .modes import Mode
     from .pricing import PassPrice
     from .workload import Phase
+
+
+# Expert loads that measured rows exist for.
+ROUTINGS: Final = ("balanced", "power_law_1.01", "power_law_1.2")
 
 
 def price(
@@ -87,6 +92,10 @@ def price(
         if isinstance(checkpoint, Resolution)
         else resolve(checkpoint, loader, system, rules=rules, models=models, modes=modes)
     )
+    if routing and routing not in ROUTINGS:
+        raise UsageError(
+            "BL526", f"unknown routing `{routing}`", place="--routing", help="known: " + ", ".join(ROUTINGS)
+        )
     store = Store([paths.PERF_DATA, *map(Path, perf_data)]) if perf_data else None
     split = parallel or Parallel()
     ask: dict[str, Any] = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError, RuleError, UsageError
 from ..grammar import tree as t
+from ..grammar.diagnostics import nearest
 from .expressions import Scope, evaluate, names_used
 from .versions import holds
 
@@ -77,12 +78,22 @@ class Lanes:
 
         Raises
         ------
+        UsageError
+            BL262: no lane is known for an algorithm of that name on any hardware.
         CheckpointError
             BL260: the hardware or the engine cannot run it, or no lane rule covers it.
         """
         key = (algorithm, activations, kind, format)
         if extra is None and key in self._memo:
             return self._memo[key]
+        known = {a for rule, _ in self._lanes if isinstance(rule, t.Lane) for a in rule.algorithms}
+        if algorithm not in known:
+            raise UsageError(
+                "BL262",
+                f"unknown algorithm `{algorithm}`",
+                place="lanes.rules",
+                help=nearest(algorithm, known) or "known: " + ", ".join(sorted(known)),
+            )
         scope = self._scope(
             {"algorithm": algorithm, "activations": activations, "kind": kind, "format": format, **(extra or {})}
         )

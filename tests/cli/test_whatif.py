@@ -50,12 +50,12 @@ def test_rank_lists_every_recipe_but_the_present_one():
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ([], "BL271"),
-        (["--set", "mlp.*"], "BL271"),
-        (["--set", "mlp.*=fp8:sometimes"], "BL271"),
-        (["--set", "no_such_module=fp8"], "BL272"),
-        (["--set", "router.proj=fp8"], "BL272"),
-        (["--set", "experts=martian"], "BL260"),
+        ([], "BL273"),
+        (["--set", "mlp.*"], "BL273"),
+        (["--set", "mlp.*=fp8:sometimes"], "BL273"),
+        (["--set", "no_such_module=fp8"], "BL274"),
+        (["--set", "router.proj=fp8"], "BL274"),
+        (["--set", "experts=martian"], "BL262"),
     ],
 )
 def test_mistakes_have_a_code_and_a_way_out(arguments, code):
