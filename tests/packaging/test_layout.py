@@ -13,7 +13,7 @@ import pytest
 
 PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 SETUPTOOLS: dict[str, Any] = tomllib.loads(PYPROJECT.read_text())["tool"]["setuptools"]
-OUTSIDE = {"tests", "docs", "benchmarks", "build", "dist"}
+OUTSIDE = {"tests", "docs", "editors", "benchmarks", "build", "dist"}
 # Spelled in pieces, so that this file does not find itself.
 FOLDERS = ["wo" + "rk", "ro" + "ot", "tmp" + "/v", r"home/\w+", r"Users/\w+"]
 MACHINE = re.compile(

@@ -79,7 +79,7 @@ def test_everything_read_at_run_time_is_inside(pattern: str, repo_root: Path, un
 
 def test_every_module_is_inside_and_nothing_else(repo_root: Path, wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    outside = ("tests", "docs", "benchmarks", "build", "dist")
+    outside = ("tests", "docs", "editors", "benchmarks", "build", "dist")
     modules = {
         f"bitlane/{p.relative_to(repo_root).as_posix()}"
         for p in repo_root.rglob("*.py")
