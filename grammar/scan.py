@@ -166,6 +166,7 @@ class _Splitter:
         self.mine: list[Piece] = []
         self.comments: list[Piece] = []
         self.stack: list[Piece] = []
+        self.closed: dict[Piece, bool] = {}
 
     def run(self) -> tuple[list[Logical], list[Piece]]:
         for position, piece in enumerate(self.all):
@@ -195,15 +196,35 @@ class _Splitter:
             return False
         first = following[0]
         if self.stack:
-            # A line that starts like a statement, or closes a block, shows that a bracket above was forgotten.
-            closing = first.text == "}" and all(p.text != "{" for p in self.stack)
-            return not closing and not (first.kind == "word" and first.text in STARTERS)
+            # A line that starts like a statement, or closes a block, shows that a bracket above was forgotten. In
+            # expressions a name may read like a statement: there the bracket must be missing for good.
+            braces = any(p.text == "{" for p in self.stack)
+            starts = first.text in STARTERS if first.kind == "word" else first.text == "}" and not braces
+            return not starts or (not braces and self._closes(position))
         if self.mine[-1].text == ",":
             return True
         if self.mine[-1].text == "{" or first.kind != "word" or not self._near(position, first):
             return False
         option = len(following) > 1 and following[1].text == "=" and first.text not in NAMING
         return option or first.text in CONTINUES
+
+    def _closes(self, position: int) -> bool:
+        """Whether the innermost open bracket is closed after a token; worked out once for each bracket."""
+        if self.stack[-1] not in self.closed:
+            self.closed[self.stack[-1]] = self._closes_after(position)
+        return self.closed[self.stack[-1]]
+
+    def _closes_after(self, position: int) -> bool:
+        depth = [self.stack[-1].text]
+        for piece in self.all[position + 1 :]:
+            if piece.kind == "open":
+                depth.append(piece.text)
+            elif piece.kind == "close":
+                if depth.pop() != _CLOSES[piece.text]:
+                    return False
+                if not depth:
+                    return True
+        return False
 
     def _near(self, position: int, first: Piece) -> bool:
         """Whether only lines that are empty or comments, and not many, stand between a line break and a token."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,12 @@ def test_every_page_has_its_parts() -> None:
         assert text.startswith(f"## {code.code}: {code.title}")
         assert text.count("```rules") == 2
         assert "**Why.**" in text
+
+
+def test_no_code_is_used_without_being_described(repo_root: Path) -> None:
+    """Every BL1## that the package's own text speaks of is in the table."""
+    used = set()
+    for folder in ("grammar", "rules", "resolver", "cli"):
+        for path in (repo_root / folder).glob("*.py"):
+            used |= set(re.findall(r'"(BL1\d\d)"', path.read_text(encoding="utf-8")))
+    assert used == set(CODES)
