@@ -159,7 +159,8 @@ def test_trees_survive_the_cache_encoding() -> None:
 def test_names_that_read_like_statements_may_begin_a_line() -> None:
     """Inside brackets `experts` and `system` are names; the formatter's own breaks may put them first."""
     listed = ", ".join(f'"{n}" * 20' for n in range(12))
-    source = f"language 1\nlanes\nlane a from b\n    when kind in (\n    experts, system,\n    {listed}, experts)\nlane c from d\n"
+    inside = f"experts, system,\n    {listed}, experts"
+    source = f"language 1\nlanes\nlane a from b\n    when kind in (\n    {inside})\nlane c from d\n"
     once = format_text(source)
     assert format_text(once) == once
     assert same(parse(once), parse(source))
