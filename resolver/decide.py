@@ -266,7 +266,7 @@ class Chooser:
             names = [s for n in names for s in self.reading.loader.spellings(n)]
             hits = self._experts(rule, module, self.declared.listing, self.declared.listing_at, names)
         else:
-            hits = [self._listed(match, n) for n in names]
+            hits = self._listed_together(match, names)
         found = [h for h in hits if h.positions]
         if not found:
             return None, f"not listed ({len(self.declared.listing)} entries)" if len(
@@ -312,12 +312,26 @@ class Chooser:
                 return [Hit(positions, (name,))]
         return [Hit([], tuple(names))]
 
-    def _listed(self, match: t.Match, name: str) -> Hit:
-        """Search the listing under every spelling of a name; the first spelling that hits counts.
+    def _listed_together(self, match: t.Match, names: list[str]) -> list[Hit]:
+        """Search the listing for names; a parent has no other spelling.
 
-        A parent has no other spelling; `listed_agree` hears every spelling.
+        `listed_agree` hears every spelling of every name. Without a quantifier, all names are looked for under one
+        spelling: the first that finds any of them.
         """
-        spelled = self.reading.loader.spellings(name) if match.on != ("parent",) else (name,)
+        if match.on == ("parent",):
+            return [self._listed(match, (n,)) for n in names]
+        spelled = [self.reading.loader.spellings(n) for n in names]
+        if match.quantifier is not None or len({len(s) for s in spelled}) > 1:
+            return [self._listed(match, s) for s in spelled]
+        hits: list[Hit] = []
+        for together in zip(*spelled, strict=True):
+            hits = [self._listed(match, (s,)) for s in together]
+            if any(h.positions for h in hits):
+                break
+        return hits
+
+    def _listed(self, match: t.Match, spelled: tuple[str, ...]) -> Hit:
+        """Search the listing under every spelling of a name; the first that hits counts, for `listed_agree` all."""
         entries = self.declared.listing
         if match.quantifier == "listed_agree":
             every = [entries.find(k, s, match.containing, match.ending) for k in match.by for s in spelled]

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from vllm_functions import FUNCTIONS, differences, ours, questions, read_corpus, real_answers
+from vllm_functions import FUNCTIONS, differences, names, ours, questions, read_corpus, real_answers
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "vllm_functions.jsonl.gz"
 QUICK = 100_000
@@ -38,6 +38,20 @@ def test_the_recorded_answers_say_something() -> None:
         # No answer that a function gives all the time, and each of the common ones often.
         assert answers.most_common(1)[0][1] < 0.95 * total, (name, answers)
         assert answers.most_common(2)[1][1] > 300, (name, answers)
+
+
+def test_without_a_packed_map_the_first_spelling_with_a_shard_answers() -> None:
+    """Found by a run of a million pairs; the answers are the real function's."""
+    name = "language_model.model.layers.10.mlp.gate_up_proj"
+    one, other = "language_model.model.layers.10.mlp", "model.language_model.layers.10.mlp"
+    listings = [
+        ({f"{one}.gate_proj": "NVFP4", f"{other}.gate_proj": "FP8", f"{one}.up_proj": "NVFP4"}, "1"),
+        ({f"{one}.gate_proj": "NVFP4", f"{other}.up_proj": "FP8"}, "1"),
+        ({f"{one}.gate_proj": "NVFP4", f"{one}.up_proj": "FP8"}, "x"),
+        ({f"{other}.gate_proj": "NVFP4", f"{other}.up_proj": "FP8"}, "x"),
+    ]
+    found = [{"f": "algo", "p": 2, "e": entries, "n": [names().index(name)]} for entries, _ in listings]
+    assert ours(found, "0.32.0") == [answer for _, answer in listings]
 
 
 @pytest.fixture(scope="module")
