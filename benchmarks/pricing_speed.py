@@ -154,7 +154,8 @@ def compare(peer: str, runs: int) -> None:
 
         row(f"{name}: cold process to first priced pass (CLI, numpy)", statistics.median(cold),
             statistics.median(first) if first else None, "CPU s")  # fmt: skip
-        row(f"{name}: {CONFIGURATIONS:,} x (prefill + decode), one batch call each", 1e3 * (middle(mine, "sweep_s") or 0),
+        sweeps = 1e3 * (middle(mine, "sweep_s") or 0)
+        row(f"{name}: {CONFIGURATIONS:,} x (prefill + decode), one batch call each", sweeps,
             1e3 * sweep if (sweep := middle(theirs, "sweep_s")) else None, "CPU ms", 1)  # fmt: skip
         for phase in ("prefill", "decode"):
             row(f"{name}: one fresh {phase} pass from Python", middle(mine, f"{phase}_us") or 0,
