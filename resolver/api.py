@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
+    from .loader import Loader
     from .modules import Module
+    from .systems import System
 
 
 def resolve(
@@ -91,8 +94,8 @@ def resolve_with(
     compiled = compile_loader(library, name, version)
     hardware = find_system(system, perf_data, library)
     family = compile_family(library, opened.architecture, compiled.name, compiled.version)
-    reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
-    chooser = Chooser(reading, _declared(opened, reading, family), family.packed)
+    chooser = _chooser(opened, compiled, family, hardware)
+    reading = chooser.reading
     lanes = Lanes(library, compiled.name, compiled.version, hardware.sm, hardware.name, family.name)
     built = _modules(opened, family)
     chosen = _explicit(modes or {})
@@ -115,6 +118,24 @@ def _duplicates(file: str, keys: tuple[str, ...]) -> Problem:
 
 def _prepared(opened: Checkpoint) -> dict[object, object]:
     return opened.files["config.json"].prepared
+
+
+def _chooser(opened: Checkpoint, compiled: Loader, family: Family, hardware: System) -> Chooser:
+    """Read and check the metadata, once per set of documents, loader, system and thread."""
+    cache, documents = _prepared(opened), tuple(opened.files.values())
+    key = ("chooser", get_ident(), opened.name, id(compiled), id(family), hardware.name, hardware.sm)
+    found = cache.get(key)
+    if isinstance(found, tuple) and found[0] is compiled and found[1] is family and _same(found[2], documents):
+        kept: Chooser = found[3]
+        return kept
+    reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
+    chooser = Chooser(reading, _declared(opened, reading, family), family.packed)
+    cache[key] = (compiled, family, documents, chooser)
+    return chooser
+
+
+def _same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
+    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
 
 
 def _modules(opened: Checkpoint, family: Family) -> list[Module]:
