@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How the cost of resolving grows with the size of a listing: MiniMax-M3 with 1, 2 and 4 times its experts.
+"""How the cost of resolving grows with the size of a listing: MiniMax-M3 with 1, 2 and 4 times its experts; Lightning.
 
     python benchmarks/resolve.py [--runs N] [--dump FOLDER]
 
-Prints CPU milliseconds, medians: warm (same process, nothing changed), first (file read and indexed anew) and command
-(the whole process). ``--dump`` writes the checkpoints and the modules asked, for ``resolve_vllm.py``, which puts vLLM's
+Prints CPU milliseconds, medians: warm (same process, nothing changed: answers are kept with the checkpoint), decided (the
+file is kept, its metadata checked and every module decided anew), first (file read and indexed anew too) and command (the
+whole process). ``--dump`` writes the checkpoints and the modules asked, for ``resolve_vllm.py``, which puts vLLM's
 own matching to the same questions.
 """
 
@@ -23,8 +24,10 @@ from pathlib import Path
 from bitlane import paths
 from bitlane.resolver import checkpoint as reading
 from bitlane.resolver.api import resolve
+from bitlane.resolver.resolution import Resolution
 
 MODEL = "nvidia--MiniMax-M3-NVFP4"
+LIGHTNING = "nvidia--NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4"
 LOADER, SYSTEM = "vllm@0.32.0", "gb200"
 
 
@@ -90,26 +93,39 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--dump", type=Path)
     arguments = parser.parse_args()
-    print(f"{'entries':>9} {'modules':>8} {'warm ms':>8} {'first ms':>9} {'command ms':>11}")
+    print(f"{'entries':>9} {'modules':>8} {'warm ms':>8} {'decided ms':>10} {'first ms':>9} {'command ms':>11}")
     with tempfile.TemporaryDirectory() as temporary:
         home = arguments.dump or Path(temporary)
         for factor in (1, 2, 4):
             folder = home / f"x{factor}"
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "config.json").write_text(json.dumps(scaled(factor)))
-            answer = resolve(folder, LOADER, SYSTEM)
-
-            def first(where: Path = folder) -> None:
-                reading._read_cached.cache_clear()
-                resolve(where, LOADER, SYSTEM)
-
-            warm = cpu(lambda where=folder: resolve(where, LOADER, SYSTEM), arguments.runs)
-            anew = cpu(first, arguments.runs)
-            whole = command(folder, arguments.runs)
-            entries = len(answer.chooser.declared.listing)
-            print(f"{entries:9,d} {len(answer):8d} {warm:8.1f} {anew:9.1f} {whole:11.0f}")
+            answer = measure(folder, arguments.runs)
             asked = [{"module": r.module.path, "algorithm": r.answer.algorithm} for r in answer if r.module.configured]
             (folder / "modules.json").write_text(json.dumps(asked))
+        measure(paths.MODEL_CONFIGS / LIGHTNING, arguments.runs)
+
+
+def measure(folder: Path, runs: int) -> Resolution:
+    """Print one row; return the answer."""
+    answer = resolve(folder, LOADER, SYSTEM)
+
+    def anew() -> None:
+        for document in reading.open_checkpoint(folder).files.values():
+            for key in [k for k in document.prepared if isinstance(k, tuple) and k[0] == "asked"]:
+                del document.prepared[key]
+        resolve(folder, LOADER, SYSTEM)
+
+    def first() -> None:
+        reading._read_cached.cache_clear()
+        resolve(folder, LOADER, SYSTEM)
+
+    found = [cpu(action, runs) for action in (lambda: resolve(folder, LOADER, SYSTEM), anew, first)]
+    entries = len(answer.chooser.declared.listing)
+    print(
+        f"{entries:9,d} {len(answer):8d} {found[0]:8.1f} {found[1]:10.1f} {found[2]:9.1f} {command(folder, runs):11.0f}"
+    )
+    return answer
 
 
 if __name__ == "__main__":

@@ -94,21 +94,22 @@ def resolve_with(
     compiled = compile_loader(library, name, version)
     hardware = find_system(system, perf_data, library)
     family = compile_family(library, opened.architecture, compiled.name, compiled.version)
-    chooser = _chooser(opened, compiled, family, hardware)
-    reading = chooser.reading
-    lanes = Lanes(library, compiled.name, compiled.version, hardware.sm, hardware.name, family.name)
-    built = _modules(opened, family)
+    asked = _asked(library, opened, compiled, family, hardware)
     chosen = _explicit(modes or {})
-    format_name = reading.format.name if reading.format is not None else "unquantized"
-    rows = []
-    for module in built:
-        answer = _override(module, chosen) or chooser.decide(module)
-        lane = lanes.choose(answer.algorithm, answer.activations, module.kind, format_name)
-        rows.append(Resolved(module, answer, lane))
-    problems = [Problem(code, message) for code, message in reading.findings]
+    rows = asked.rows() if not chosen else [asked.row(m, _override(m, chosen)) for m in asked.modules]
+    problems = [Problem(code, message) for code, message in asked.reading.findings]
     problems += [_duplicates(d.name, d.duplicates) for d in opened.files.values() if d.duplicates]
     return Resolution(
-        opened, reading, family, hardware, rows, chooser, _kv_cache(reading), problems, chosen, lanes=lanes
+        opened,
+        asked.reading,
+        family,
+        hardware,
+        rows,
+        asked.chooser,
+        _kv_cache(asked.reading),
+        problems,
+        chosen,
+        lanes=asked.lanes,
     )
 
 
@@ -120,18 +121,44 @@ def _prepared(opened: Checkpoint) -> dict[object, object]:
     return opened.files["config.json"].prepared
 
 
-def _chooser(opened: Checkpoint, compiled: Loader, family: Family, hardware: System) -> Chooser:
+class _Asked:
+    """A checkpoint as one loader reads it for one system, with the answers given so far."""
+
+    def __init__(
+        self, library: Library, opened: Checkpoint, compiled: Loader, family: Family, hardware: System
+    ) -> None:
+        self.reading: Reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
+        self.chooser = Chooser(self.reading, _declared(opened, self.reading, family), family.packed)
+        self.lanes = Lanes(library, compiled.name, compiled.version, hardware.sm, hardware.name, family.name)
+        self.modules = _modules(opened, family)
+        self._format = self.reading.format.name if self.reading.format is not None else "unquantized"
+        self._rows: tuple[Resolved, ...] | None = None
+
+    def row(self, module: Module, given: Answer | None = None) -> Resolved:
+        """Return the row of a module, with an answer that the user gave or the rules'."""
+        answer = given or self.chooser.decide(module)
+        return Resolved(
+            module, answer, self.lanes.choose(answer.algorithm, answer.activations, module.kind, self._format)
+        )
+
+    def rows(self) -> list[Resolved]:
+        """Return the rows of all modules by the rules; rows cannot change, so they are decided once."""
+        if self._rows is None:
+            self._rows = tuple(self.row(m) for m in self.modules)
+        return list(self._rows)
+
+
+def _asked(library: Library, opened: Checkpoint, compiled: Loader, family: Family, hardware: System) -> _Asked:
     """Read and check the metadata, once per set of documents, loader, system and thread."""
     cache, documents = _prepared(opened), tuple(opened.files.values())
-    key = ("chooser", get_ident(), opened.name, id(compiled), id(family), hardware.name, hardware.sm)
+    key = ("asked", get_ident(), opened.name, id(compiled), id(family), hardware.name, hardware.sm)
     found = cache.get(key)
     if isinstance(found, tuple) and found[0] is compiled and found[1] is family and _same(found[2], documents):
-        kept: Chooser = found[3]
+        kept: _Asked = found[3]
         return kept
-    reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
-    chooser = Chooser(reading, _declared(opened, reading, family), family.packed)
-    cache[key] = (compiled, family, documents, chooser)
-    return chooser
+    asked = _Asked(library, opened, compiled, family, hardware)
+    cache[key] = (compiled, family, documents, asked)
+    return asked
 
 
 def _same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import BitlaneError, CheckpointError
 from ..grammar import tree as t
 from ..grammar.lines import statement
-from .answers import RefusalError
 from .checkpoint import Checkpoint, from_dicts, from_folder, packaged
 from .decide import Chooser
 from .declarations import declarations
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..rules.library import Library
-    from .answers import Answer
     from .loader import Loader, LoaderFormat
-    from .modules import Module
 
 _BY: Final = re.compile(r"\(by (?P<place>.+:\d+)\)")
 # These decide whenever they are asked; that they never lose says nothing.
@@ -97,36 +94,6 @@ class Coverage:
             found.fired += times
         else:
             found.lost += times
-
-
-class _Counting(Chooser):
-    """A chooser that counts which rules and rows it goes through."""
-
-    coverage: Coverage
-    file_of: dict[int, str]
-
-    def _try(self, rule: Rule, module: Module) -> tuple[Answer | None, str]:
-        try:
-            answer, note = super()._try(rule, module)
-        except RefusalError:
-            self.coverage.add(rule.place, True)
-            raise
-        self.coverage.add(rule.place, answer is not None)
-        return answer, note
-
-    def _algorithm_row(self, word: str, kind: str) -> t.Algorithm | None:
-        row = super()._algorithm_row(word, kind)
-        self._count(row)
-        return row
-
-    def _scheme_row(self, scope: Any, kind: str, key: tuple[str, str]) -> t.Scheme | None:
-        row = super()._scheme_row(scope, kind, key)
-        self._count(row)
-        return row
-
-    def _count(self, row: t.Node | None) -> None:
-        if row is not None:
-            self.coverage.add(self.file_of.get(id(row), ""), True)
 
 
 def corpus(folders: Iterable[Path] = (), models: tuple[Path, ...] = ()) -> Iterator[Checkpoint]:
@@ -229,8 +196,10 @@ def _one(
     if reading.format is None:
         return
     out.add(f"{reading.format.file}:{reading.format.line}", True)
-    chooser = _Counting(reading, declarations(reading, family.renames), family.packed)
-    chooser.coverage, chooser.file_of = out, places
+    chooser = Chooser(reading, declarations(reading, family.renames), family.packed)
+    chooser.watch = lambda tried, fired: out.add(
+        tried.place if isinstance(tried, Rule) else places.get(id(tried), ""), fired
+    )
     for module in modules(family, checkpoint.config):
         try:
             answer = chooser.decide(module)

@@ -116,11 +116,15 @@ class Scope:
             value = evaluate(self.lets[name], self)
         finally:
             self._busy.discard(name)
-        if not self._changes(name):
+        if not self.let_changes(name):
             self._memo[name] = value
         return value
 
-    def _changes(self, name: str) -> bool:
+    def changes(self, node: t.Expr) -> bool:
+        """Whether an expression depends on a variable that changes from question to question."""
+        return bool(self.volatile & names_used(node, self.lets))
+
+    def let_changes(self, name: str) -> bool:
         """Whether a `let` depends on a variable that changes from question to question."""
         if not self.volatile:
             return False
@@ -134,6 +138,8 @@ def descend(value: Any, path: str) -> Any:
     """Follow dotted keys; :data:`ABSENT` where a key is missing or the value is no dictionary."""
     if not path:
         return value
+    if "." not in path:
+        return value.get(path, ABSENT) if isinstance(value, dict) else ABSENT
     for part in path.split("."):
         if not isinstance(value, dict) or part not in value:
             return ABSENT
@@ -183,7 +189,8 @@ def _contains(value: Any, part: Any) -> bool:
     return isinstance(value, (list, tuple, dict)) and part in value
 
 
-def _same(left: Any, right: Any) -> bool:
+def same(left: Any, right: Any) -> bool:
+    """Return whether two values are equal; a boolean is no number, and nothing equals what is absent."""
     return (
         type(left) is not Absent
         and type(right) is not Absent
@@ -199,11 +206,22 @@ def _binary(node: t.Binary, scope: Scope) -> Any:
         return left if left else evaluate(node.right, scope)
     if operator == "and":
         return evaluate(node.right, scope) if left else left
-    right = evaluate(node.right, scope)
+    return compare(node, left, evaluate(node.right, scope), scope)
+
+
+def compare(node: t.Binary, left: Any, right: Any, scope: Scope) -> Any:
+    """Apply an operator that needs both of its sides.
+
+    Raises
+    ------
+    CheckpointError
+        BL210 when arithmetic meets something that is no number, BL211 on division by zero.
+    """
+    operator = node.operator
     if operator == "is":
-        return _same(left, right)
+        return same(left, right)
     if operator == "is_not":
-        return not _same(left, right)
+        return not same(left, right)
     if operator == "contains":
         return _contains(left, right)
     if operator in ("starts_with", "ends_with"):
@@ -245,7 +263,7 @@ def evaluate(node: t.Expr, scope: Scope) -> Any:
         return not evaluate(node.value, scope)
     if isinstance(node, t.Member):
         value = evaluate(node.value, scope)
-        return any(_same(value, evaluate(c, scope)) for c in node.choices) is not node.negated
+        return any(same(value, evaluate(c, scope)) for c in node.choices) is not node.negated
     if isinstance(node, t.Presence):
         return present(evaluate(node.value, scope)) is (node.test == "exists")
     if isinstance(node, t.Index):
@@ -364,7 +382,7 @@ def _holding(collection: Any, key: Any, item: Any) -> Any:
 
 def _having(collection: Any, key: Any, value: Any) -> list[Any]:
     """The members whose (dotted) ``key`` has this value."""
-    return [m for m in _values(collection) if isinstance(m, dict) and _same(descend(m, key), value)]
+    return [m for m in _values(collection) if isinstance(m, dict) and same(descend(m, key), value)]
 
 
 def _globbed(text: Any, patterns: Any) -> bool:
@@ -387,7 +405,7 @@ def _only_of(collection: Any, choices: Any) -> bool:
 
 def _only(collection: Any, *choices: Any) -> bool:
     """Whether every member of a list is one of the choices."""
-    return all(any(_same(v, c) for c in choices) for v in _values(collection))
+    return all(any(same(v, c) for c in choices) for v in _values(collection))
 
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {

@@ -26,8 +26,8 @@ from bitlane.paths import RULES
 from bitlane.resolver.check import Source, check
 from bitlane.rules.library import find
 
-# Every so many inputs that parse are also checked against all the others in force, which costs much more.
-FULL_CHECK = 200
+# Every so many inputs that parse are also checked against all the files in force.
+FULL_CHECK = 1
 ODD = [
     "(",
     ")",
