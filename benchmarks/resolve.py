@@ -3,10 +3,10 @@
 
     python benchmarks/resolve.py [--runs N] [--dump FOLDER]
 
-Prints CPU milliseconds, medians: warm (same process, nothing changed: answers are kept with the checkpoint), decided (the
-file is kept, its metadata checked and every module decided anew), first (file read and indexed anew too) and command (the
-whole process). ``--dump`` writes the checkpoints and the modules asked, for ``resolve_vllm.py``, which puts vLLM's
-own matching to the same questions.
+Prints CPU milliseconds, medians. Warm: same process, nothing changed, answers are kept with the checkpoint. Decided: the
+file is kept, its metadata checked and every module decided anew. First: the file is read and indexed anew too. Command:
+the whole process. ``--dump`` writes the checkpoints and the modules asked, for ``resolve_vllm.py``, which puts vLLM's own
+matching to the same questions.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bitlane import paths
 from bitlane.resolver import checkpoint as reading
 from bitlane.resolver.api import resolve
-from bitlane.resolver.resolution import Resolution
+
+if TYPE_CHECKING:
+    from bitlane.resolver.resolution import Resolution
 
 MODEL = "nvidia--MiniMax-M3-NVFP4"
 LIGHTNING = "nvidia--NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4"
