@@ -3,10 +3,10 @@
 
     python benchmarks/resolve.py [--runs N] [--dump FOLDER]
 
-Prints CPU milliseconds, medians. Warm: same process, nothing changed, answers are kept with the checkpoint. Decided: the
-file is kept, its metadata checked and every module decided anew. First: the file is read and indexed anew too. Command:
-the whole process. ``--dump`` writes the checkpoints and the modules asked, for ``resolve_vllm.py``, which puts vLLM's own
-matching to the same questions.
+Prints CPU milliseconds, medians. Warm: same process, nothing changed, answers are kept with the checkpoint. Decided:
+the file is kept, its metadata checked and every module decided anew. First: the file is read and indexed anew too.
+Command: the whole process. ``--dump`` writes the checkpoints and the modules asked, for ``resolve_vllm.py``, which puts
+vLLM's own matching to the same questions.
 """
 
 from __future__ import annotations
