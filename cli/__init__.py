@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("models", "The packaged checkpoints."),
 }
 
+_ARGUMENTS = "bitlane.arguments"
+
 
 class LazyGroup(click.Group):
     """Imports a command's module when the command is asked for."""
@@ -64,14 +66,21 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"no command `{name}`.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what was asked, for the errors of commands below."""
+        ctx.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run, turning every refusal into its message and exit code."""
         if os.environ.get("NO_COLOR"):
             ctx.color = False
+        if sys.stdout is None:  # closed by the caller: what is printed goes nowhere
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives as long as we do
         try:
             return super().invoke(ctx)
         except BitlaneError as error:
-            click.echo(printable(str(error)), err=True)
+            self._tell(error, ctx.meta[_ARGUMENTS])
             ctx.exit(error.exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort, KeyboardInterrupt):
             raise
@@ -91,6 +100,16 @@ class LazyGroup(click.Group):
                 err=True,
             )
             ctx.exit(INTERNAL)
+
+    @staticmethod
+    def _tell(error: BitlaneError, arguments: list[str]) -> None:
+        """Say what is wrong: in words on standard error; where JSON was asked for, as an object on standard output."""
+        click.echo(printable(str(error)), err=True)
+        if "--json" in arguments:
+            import json
+
+            keys = ("code", "message", "place", "help", "exit_code")
+            click.echo(json.dumps({"schema": "bitlane.error/1", **{k: getattr(error, k) for k in keys}}))
 
 
 def printable(text: str) -> str:

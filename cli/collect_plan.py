@@ -212,6 +212,13 @@ def _grid(wanted: Wanted, engine: Engine | None) -> Grids:
         grid = grid.for_cpu()
     if wanted.routing == "all":
         return grid
+    if wanted.routing and wanted.routing not in grid.moe.routings:
+        raise UsageError(
+            "BL745",
+            f"unknown routing `{wanted.routing}`",
+            place="--routing",
+            help="known: " + ", ".join((*grid.moe.routings, "all")),
+        )
     routing = wanted.routing or policy.load().routing
     return grids.Grids(grid.gemm, msgspec.structs.replace(grid.moe, routings=(routing,)))
 

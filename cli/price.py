@@ -9,13 +9,14 @@ import click
 
 from ..perfcore.fold import FoldedPrice, fold
 from ..perfcore.forward import price
+from ..resolver.plausible import doubts
 from . import options, printable
 from .render import colour, table
 
 if TYPE_CHECKING:
     from ..perfcore.pricing import OpPrice, PassPrice
     from ..resolver.buckets import Parallel
-    from ..resolver.resolution import Resolution
+    from ..resolver.resolution import Problem, Resolution
 
 _SOURCES = {
     "measured": "green",
@@ -57,9 +58,10 @@ def command(
     """Price one forward pass of CHECKPOINT from measured kernel tables, with source and origin of every number.
 
     \b
-    SILICON  measured rows of the lane only; missing ones are an error (exit 5) that says what to collect
-    HYBRID   measured, else transferred from a declared donor, else roofline
-    SOL      roofline only
+    SILICON    rows of the lane, the engine's declared other versions included; missing ones are an error (exit 5)
+    HYBRID     as SILICON, else transferred from a declared donor, else roofline
+    EMPIRICAL  as HYBRID, with efficiency blended between sites instead of latency; never called measured
+    SOL        roofline only
     """  # noqa: D301 - click's own marker for text that keeps its lines
     answer = asked.resolve()
     found = price(answer, parallel=split, mode=mode.upper(), **workload)
@@ -77,6 +79,7 @@ def document(
     """Return the JSON contract ``bitlane.price/1``; folded operations keep its keys."""
     asked = {"checkpoint": answer.checkpoint.name, "loader": answer.loader, "loader_version": answer.version}
     out = {**found.to_dict(), **asked, **split.values}
+    out["problems"] = [p.to_dict() for p in _problems(answer, found, split)]
     if folding is not None and folding.fold:
         out["ops"] = [f.to_dict(folding.parts) for f in fold(found.ops)]
     return out
@@ -98,7 +101,7 @@ def show(answer: Resolution, found: PassPrice, split: Parallel, folding: options
         if isinstance(op, FoldedPrice) and folding is not None and folding.parts and len(op.parts) > 1:
             rows += [_line(part, "  ") for part in op.parts]
     click.echo(table(["op", "kind", "lane", "layers", "ms/layer", "ms", "source", "from"], rows, frozenset({3, 4, 5})))
-    for problem in answer.problems:
+    for problem in _problems(answer, found, split):
         click.echo(f"\n  note: {printable(problem.message)}")
     if any(op.counted_ms < op.ms for op in found.ops):
         click.echo("\n  operations that run side by side count once, as the longer of the two sides")
@@ -106,6 +109,10 @@ def show(answer: Resolution, found: PassPrice, split: Parallel, folding: options
         click.echo(f"\n  {w.batch} sequences in each of {split.dp} attention groups")
     if found.stages:
         _show_stages(found)
+
+
+def _problems(answer: Resolution, found: PassPrice, split: Parallel) -> list[Problem]:
+    return [*answer.problems, *doubts(answer, split, found.workload.isl)]
 
 
 def _show_stages(found: PassPrice) -> None:

@@ -212,15 +212,21 @@ def _replace(path: Path, text: str) -> None:
     real.chmod(mode)
 
 
-@click.command("explain", short_help="What a code means, with a bad and a good example.")
+@click.command("explain", short_help="What a code means; for rule files with a bad and a good example.")
 @click.argument("code")
 def explain_command(code: str) -> None:
-    """Explain a CODE of the rule tools, such as BL111: what it means, why it matters, a bad and a good example."""
+    """Explain a CODE. For rule files (BL1xx): what it means, why it matters, a bad and a good example."""
+    from ..error_codes import known
+    from ..error_codes import page as line
     from ..grammar.codes import CODES, page
     from ..grammar.diagnostics import nearest
 
     name = code.upper()
-    if name not in CODES:
-        hint = nearest(name, CODES) or "codes of the rule tools are " + ", ".join(CODES)
-        raise UsageError("BL229", f"`{code}` is no code of the rule tools", place="CODE", help=hint)
-    click.echo(page(CODES[name]))
+    if name in CODES:
+        click.echo(page(CODES[name]))
+        return
+    others = known()
+    if name not in others:
+        hint = nearest(name, [*CODES, *others]) or "docs/errors.md and docs/rule-errors.md list the codes"
+        raise UsageError("BL229", f"`{code}` is no code of bitlane", place="CODE", help=hint)
+    click.echo(line(name))

@@ -29,7 +29,10 @@ def command() -> None:
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--isl", type=click.IntRange(1), default=1024, show_default=True)
 @click.option("--mode", type=options.price_mode, default="HYBRID", show_default=True)
-def new(file: str, asked: options.Question, split: Parallel, phase: str, batch: int, isl: int, mode: Any) -> None:
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def new(
+    file: str, asked: options.Question, split: Parallel, phase: str, batch: int, isl: int, mode: Any, force: bool
+) -> None:
     """Write FILE with a question about CHECKPOINT; modes that are not given stay null."""
     phases: tuple[Any, ...] = ("prefill", "decode") if phase == "both" else (phase,)
     task = tasks.Task(
@@ -42,7 +45,7 @@ def new(file: str, asked: options.Question, split: Parallel, phase: str, batch: 
         price=tasks.Pricing(mode=mode.upper()),
     )
     _resolved(task)
-    tasks.save(task, file)
+    tasks.save(task, file, replace=force)
     click.echo(f"wrote {file}")
 
 

@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """What another precision of some modules of CHECKPOINT would save or cost, in prefill and in decode."""
     if not sets and not with_rank:
-        raise UsageError("BL273", "nothing to change", place="--set", help='--set "mlp.experts=nvfp4", or --rank')
+        raise UsageError("BL283", "nothing to change", place="--set", help='--set "mlp.experts=nvfp4", or --rank')
     answer = asked.resolve()
     lanes = asked.lanes(answer)
     mode = mode.upper()
@@ -64,7 +64,7 @@ def command(
         click.echo(f"\n{phase} {count} x {isl}: each bucket at another precision, everything else as it is")
         _show_rank(found)
     for problem in changed.problems if changed is not None else ():
-        if problem.code == "BL294":
+        if problem.code == "BL286":
             click.echo(f"\n  note: {printable(problem.message)}")
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import paths
 from ..errors import UsageError
+from ..grammar.diagnostics import nearest
 from ..resolver.api import resolve
+from ..resolver.bucket import SHAPE_KEYS
 from ..resolver.buckets import buckets
 from ..resolver.parallel import Parallel
 from ..resolver.resolution import Resolution
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from ..resolver.bucket import Bucket
     from ..resolver.checkpoint import Checkpoint
     from .modes import Mode
     from .pricing import PassPrice
@@ -98,6 +101,8 @@ def price(
         )
     store = Store([paths.PERF_DATA, *map(Path, perf_data)]) if perf_data else None
     split = parallel or Parallel()
+    whole = buckets(answer, split, phase)
+    _check_words(allow_roofline, whole)
     ask: dict[str, Any] = {
         "system": answer.system.name,
         "backend": answer.loader,
@@ -108,7 +113,7 @@ def price(
         "routing": routing,
     }
     work = Workload(phase, batch, isl, prefix)
-    found = price_buckets(buckets(answer, split, phase), work, **ask)
+    found = price_buckets(whole, work, **ask)
     if split.pp == 1:
         return found
     parts = [
@@ -116,3 +121,16 @@ def price(
         for s in stages(answer, split)
     ]
     return replace(found, stages=tuple(parts))
+
+
+def _check_words(allowed: Sequence[str], whole: Sequence[Bucket]) -> None:
+    """Refuse a word of ``allow_roofline`` that names no kind of operation, and none of this model."""
+    known = {"mamba2", "roofline", *SHAPE_KEYS, *(b.op for b in whole)}
+    for word in allowed:
+        if word not in known:
+            raise UsageError(
+                "BL526",
+                f"unknown kind of operation `{word}`",
+                place="--allow-roofline",
+                help=nearest(word, known) or "known: " + ", ".join(sorted(known)),
+            )

@@ -216,8 +216,8 @@ def _typed(column: str, values: Any, size: int) -> Any:
         return data.astype(str)
     try:
         whole = data.astype(np.int64)
-    except (TypeError, ValueError) as error:
-        raise UsageError("BL527", f"column `{column}` must hold whole numbers", place=column) from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError("BL527", f"column `{column}` must hold whole numbers of 64 bits", place=column) from error
     if (whole != data).any():
         raise UsageError("BL527", f"column `{column}` must hold whole numbers", place=column)
     return whole

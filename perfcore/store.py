@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import paths
 from ..errors import MissingDataError, UsageError
+from ..resolver.systems import checked, unusable
 from . import bands, cache, pack
 from .specs import SPECS, TableSpec
 
@@ -275,8 +276,11 @@ def parsed_yaml(path: Path) -> Any:
         import yaml
 
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        data = yaml.load(text, Loader=loader)  # noqa: S506 - a safe loader either way
-        with contextlib.suppress(OSError):
+        try:
+            data = yaml.load(text, Loader=loader)  # noqa: S506 - a safe loader either way
+        except yaml.YAMLError as error:
+            raise ValueError(f"no YAML: {error}") from error
+        with contextlib.suppress(OSError, TypeError, ValueError):  # what JSON cannot hold is read again each time
             cache.write_atomic(copy, [json.dumps(data).encode()])
         return data
 
@@ -285,5 +289,9 @@ def _systems(files: list[Path]) -> dict[str, Mapping[str, Any]]:
     merged: dict[str, Mapping[str, Any]] = {}
     for path in dict.fromkeys(files):
         if path.is_file():
-            merged.update(parsed_yaml(path)["systems"])
+            try:
+                document = parsed_yaml(path)
+            except (OSError, ValueError, RecursionError) as error:
+                raise unusable(path, f"cannot be read: {str(error).splitlines()[0]}") from error
+            merged.update(checked(document, path))
     return merged

@@ -112,8 +112,19 @@ def from_dicts(files: dict[str, dict[str, Any]], name: str = "<dict>") -> Checkp
 
 
 def model_roots(extra: tuple[Path, ...] = ()) -> list[Path]:
-    """Folders that hold packaged checkpoints: the caller's, then ``BITLANE_MODELS``, then the package's."""
+    """Folders that hold packaged checkpoints: the caller's, then ``BITLANE_MODELS``, then the package's.
+
+    Raises
+    ------
+    UsageError
+        BL232: one of them does not exist.
+    """
     listed = [Path(p) for p in os.environ.get("BITLANE_MODELS", "").split(os.pathsep) if p]
+    absent = next((p for p in (*extra, *listed) if not p.is_dir()), None)
+    if absent is not None:
+        raise UsageError(
+            "BL232", "the folder of models does not exist", place=str(absent), help="check --models and BITLANE_MODELS"
+        )
     return [*extra, *listed, paths.MODEL_CONFIGS]
 
 

@@ -34,13 +34,13 @@ class Override:
         Raises
         ------
         UsageError
-            BL273: not of that form.
+            BL283: not of that form.
         """
         pattern, sign, word = text.rpartition("=")
         algorithm, _, given = word.partition(":")
         if not sign or not pattern or not algorithm or given not in ("", "static", "dynamic", "none"):
             raise UsageError(
-                "BL273",
+                "BL283",
                 f"`{text}` is not PATTERN=ALGORITHM[:ACTIVATIONS]",
                 place="--set",
                 help='for example --set "mixer.shared_experts.*=fp8:static"',
@@ -61,7 +61,7 @@ def apply(resolution: Resolution, overrides: Sequence[Override], lanes: Lanes) -
     Raises
     ------
     UsageError
-        BL274: an override names no module that can be quantized.
+        BL284: an override names no module that can be quantized.
     CheckpointError
         BL260: the system cannot run the algorithm.
     """
@@ -91,11 +91,11 @@ def apply(resolution: Resolution, overrides: Sequence[Override], lanes: Lanes) -
             )
             hint = nearest(override.pattern, tails) or "`bitlane resolve` lists the modules; `*` stands for any text"
             what = "no module that can be quantized" if held[override] else "no module"
-            raise UsageError("BL274", f"`{override.pattern}` names {what}", place="--set", help=hint)
+            raise UsageError("BL284", f"`{override.pattern}` names {what}", place="--set", help=hint)
         if held[override]:
             first = held[override][0]
             problems.append(
-                Problem("BL294", f"{len(held[override])} modules stay unquantized by construction, such as {first}")
+                Problem("BL286", f"{len(held[override])} modules stay unquantized by construction, such as {first}")
             )
     return Resolution(
         resolution.checkpoint, resolution.reading, resolution.family, resolution.system, rows, resolution.chooser,

@@ -41,14 +41,34 @@ class System:
 @lru_cache(maxsize=8)
 def _load(path: Path, mtime_ns: int) -> Mapping[str, Mapping[str, Any]]:  # noqa: ARG001 - the stamp is the cache key
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    with path.open(encoding="utf-8") as file:
-        document = yaml.load(file, Loader=loader)  # noqa: S506 - a safe loader
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise unusable(path, f"cannot be read: {str(error).splitlines()[0]}") from error
+    return checked(document, path)
+
+
+def checked(document: Any, path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return the systems of a parsed ``systems.yaml``, when it describes any.
+
+    Raises
+    ------
+    MissingDataError
+        BL502: it does not.
+    """
     systems = document.get("systems") if isinstance(document, dict) else None
     if not isinstance(systems, dict):
-        raise MissingDataError(
-            "BL502", "the file of systems holds no `systems`", place=str(path), help="restore systems.yaml"
-        )
+        raise unusable(path, "holds no `systems`")
+    for name, facts in systems.items():
+        sm = facts.get("sm_version") if isinstance(facts, dict) else "odd"
+        if not isinstance(name, str) or not (sm is None or (isinstance(sm, int) and not isinstance(sm, bool))):
+            raise unusable(path, f"describes `{name}` by no facts, or by an `sm_version` that is no whole number")
     return systems
+
+
+def unusable(path: Path, what: str) -> MissingDataError:
+    """Return the error for a ``systems.yaml`` that is no use."""
+    return MissingDataError("BL502", f"the file of systems {what}", place=str(path), help="restore systems.yaml")
 
 
 def known(perf_data: Path | None = None) -> Mapping[str, Mapping[str, Any]]:
@@ -79,4 +99,4 @@ def system(name: str, perf_data: Path | None = None, library: Library | None = N
             help=nearest(name, choices) or "known: " + ", ".join(choices),
         )
     sm = facts[full].get("sm_version")
-    return System(full, int(sm) if sm is not None else None, facts[full])
+    return System(full, sm, facts[full])

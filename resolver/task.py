@@ -117,10 +117,21 @@ def load(path: str | os.PathLike[str]) -> Task:
     return loads(text, os.fspath(path))
 
 
-def save(task: Task, path: str | os.PathLike[str]) -> None:
-    """Write a task file."""
+def save(task: Task, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+    """Write a task file.
+
+    Raises
+    ------
+    UsageError
+        BL270: it cannot be written. BL279: a file is there, and ``replace`` is not set.
+    """
     try:
-        Path(path).write_text(dumps(task), encoding="utf-8")
+        with Path(path).open("w" if replace else "x", encoding="utf-8") as file:
+            file.write(dumps(task))
+    except FileExistsError:
+        raise UsageError(
+            "BL279", "the file is there already", place=os.fspath(path), help="name another one, or give --force"
+        ) from None
     except OSError as error:
         raise UsageError(
             "BL270", f"cannot write the task: {error.strerror}", place=os.fspath(path), help="check the path"

@@ -141,6 +141,9 @@ def test_explicit_modes_are_told_apart_from_inferred():
         (["buckets", LIGHTNING, *TARGET, "--tp", "3"], "BL225", 2, "divide by tp"),
         (["buckets", LIGHTNING, *TARGET, "--tp", "2", "--ep", "3"], "BL225", 2, "ep must divide"),
         (["resolve", LIGHTNING, *TARGET, "--rules", "/no/such/folder"], "BL221", 2, "--rules"),
+        (["resolve", LIGHTNING, *TARGET, "--models", "/no/such/folder"], "BL232", 2, "--models"),
+        (["price", LIGHTNING, *TARGET, "--phase", "decode", "--allow-roofline", "mamba"], "BL526", 2, "`mamba2`"),
+        (["collect", "plan", LIGHTNING, *TARGET, "--routing", "odd"], "BL745", 2, "balanced"),
     ],
 )
 def test_usage_errors_name_the_code_and_a_way_out(arguments, code, exit_code, hint):
@@ -237,3 +240,50 @@ def test_help_imports_no_command():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "GOT []" in done.stderr
+
+
+def test_with_json_an_error_is_an_object_on_standard_output():
+    result = run("resolve", LIGHTNING, "--loader", "vllm@9.9.9", "--system", "gb200", "--json")
+    assert result.exit_code == 2
+    told = json.loads(result.stdout)
+    assert (told["schema"], told["code"], told["exit_code"]) == ("bitlane.error/1", "BL222", 2)
+    assert told["message"]
+    assert "0.31.0" in told["help"]
+    assert "error[BL222]" in result.stderr
+    assert run("resolve", LIGHTNING, "--loader", "vllm@9.9.9", "--system", "gb200").stdout == ""
+
+
+def test_a_closed_standard_output_is_no_fault():
+    command = f"{sys.executable} -m bitlane.cli models >&-"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_prices_of_passes_that_cannot_be_run_say_so():
+    asked = ["price", "moonshotai/Kimi-K2.5", "--loader", "vllm@0.31.0", "--system", "gb200", "--phase", "decode"]
+    told = json.loads(run(*asked, "--mode", "SOL", "--isl", 300_000, "--json").stdout)
+    notes = {p["code"]: p["message"] for p in told["problems"]}
+    # 189,471 MiB as nvidia-smi reports it; 262,144 positions in the published config.
+    assert "a gb200 has 185 GiB" in notes["BL301"]
+    assert "300,000 tokens are more than the model's max_position_embeddings of 262,144" in notes["BL302"]
+    told = json.loads(run(*asked, "--mode", "SOL", "--isl", 1024, "--tp", 8, "--json").stdout)
+    assert not {"BL301", "BL302"} & {p["code"] for p in told["problems"]}
+
+
+def test_a_damaged_file_of_systems_is_named(tmp_path):
+    asked = ["price", LIGHTNING, *TARGET, "--phase", "decode", "--mode", "SOL", "--perf-data", tmp_path]
+    for text in ("systems: [", "systems: 3", "- a", "systems: {x: 3}", "systems: {x: {sm_version: ten}}", "\x00"):
+        (tmp_path / "systems.yaml").write_text(text)
+        result = run(*asked)
+        assert result.exit_code == 5, (text, result.output)
+        assert "error[BL502]" in result.stderr
+        assert str(tmp_path / "systems.yaml") in result.stderr
+
+
+def test_a_task_file_is_not_replaced_unasked(tmp_path):
+    file = tmp_path / "t.yaml"
+    file.write_text("mine")
+    result = run("task", "new", file, LIGHTNING, *TARGET)
+    assert (result.exit_code, "error[BL279]" in result.stderr, file.read_text()) == (2, True, "mine")
+    assert run("task", "new", file, LIGHTNING, *TARGET, "--force").exit_code == 0
+    assert "mine" not in file.read_text()

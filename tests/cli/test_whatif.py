@@ -50,11 +50,11 @@ def test_rank_lists_every_recipe_but_the_present_one():
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ([], "BL273"),
-        (["--set", "mlp.*"], "BL273"),
-        (["--set", "mlp.*=fp8:sometimes"], "BL273"),
-        (["--set", "no_such_module=fp8"], "BL274"),
-        (["--set", "router.proj=fp8"], "BL274"),
+        ([], "BL283"),
+        (["--set", "mlp.*"], "BL283"),
+        (["--set", "mlp.*=fp8:sometimes"], "BL283"),
+        (["--set", "no_such_module=fp8"], "BL284"),
+        (["--set", "router.proj=fp8"], "BL284"),
         (["--set", "experts=martian"], "BL262"),
     ],
 )
