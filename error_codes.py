@@ -55,6 +55,7 @@ GROUPS: Final = (
             "BL231": "the family file does not say how this engine names and fuses the modules",
             "BL232": "a folder named with `--models` does not exist",
             "BL233": "`diff` has nothing to compare, or sides that do not pair",
+            "BL234": "this version of the engine has no such model class",
         },
     ),
     Group(

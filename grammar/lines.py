@@ -211,6 +211,11 @@ def _(node: t.Never) -> str:
     return f"never {', '.join(node.paths)}" + text.guard(node)
 
 
+@statement.register
+def _(node: t.Lacks) -> str:
+    return f"lacks {', '.join(node.architectures)}" + text.guard(node)
+
+
 # --- lanes ------------------------------------------------------------------------
 
 

@@ -73,6 +73,7 @@ STARTERS: Final = frozenset(
         "class",
         "fuse",
         "never",
+        "lacks",
         "given",
         "under",
         "expect",

@@ -399,11 +399,17 @@ class Never(Guarded, frozen=True, kw_only=True, tag="never"):
     paths: tuple[str, ...]
 
 
+class Lacks(Statement, frozen=True, kw_only=True, tag="lacks"):
+    """Model classes that an engine does not have: it refuses their checkpoints, whatever their metadata."""
+
+    architectures: tuple[str, ...]
+
+
 class Names(Statement, frozen=True, kw_only=True, tag="names"):
     """What one engine calls, fuses and exempts."""
 
     loader: str
-    rules: tuple[Rename | Fuse | Never | Let, ...]
+    rules: tuple[Rename | Fuse | Never | Lacks | Let, ...]
 
 
 # --- lanes ------------------------------------------------------------------

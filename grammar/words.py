@@ -145,6 +145,7 @@ STATEMENTS: Final[dict[str, dict[str, Statement]]] = {
             "shards under one parent become one module; `unmapped`: the quantization config does not know that",
         ),
         "never": Statement("never PATH, ...", "modules whose paths end so are built without a quantization config"),
+        "lacks": Statement("lacks MODEL_CLASS, ...", "the engine has no such model class and refuses its checkpoints"),
     },
     "test_item": {
         "given": Statement("given FILE JSON", "one metadata file of the test's checkpoint"),

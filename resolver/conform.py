@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ..errors import BitlaneError, CheckpointError, UsageError
 from ..rules.library import Library, find
 from .api import resolve_with
+from .family import NO_CLASS
 from .goldens import Checkpoints, Golden, find_goldens, read_golden
 from .systems import known
 from .systems import system as find_system
@@ -242,7 +243,8 @@ def _aside(out: Agreement, status: Status, reason: str) -> Agreement:
 
 
 def _refused(out: Agreement, error: BitlaneError) -> Agreement:
-    if error.code in _UNSUPPORTED:
+    # Without a class of its own an engine refuses, or builds a general one that no rule describes.
+    if error.code in _UNSUPPORTED or (error.code == NO_CLASS and not out.golden.refusal):
         return _aside(out, "unsupported", f"{error.code}: {error.message}")
     why = f"{error.code}: {error.message}" + (f" ({error.place})" if error.place else "")
     if out.golden.refusal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError
 from ..grammar import tree as t
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..rules.library import Library, RuleFile
 
 _INDEX = frozenset({"i"})
+NO_CLASS: Final = "BL234"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,14 @@ def find_file(library: Library, architecture: str) -> RuleFile:
 
 
 def compile_family(library: Library, architecture: str, loader: str, version: str) -> Family:
-    """Compile the family file of a model class for a loader and version; cached per library."""
+    """Compile the family file of a model class for a loader and version; cached per library.
+
+    Raises
+    ------
+    CheckpointError
+        BL230 no family file names the class, BL231 none says how the loader names its modules, BL234 this version of
+        the loader has no such class.
+    """
     return _compiled(library.files, find_file(library, architecture), architecture, loader, version, _Lib(library))
 
 
@@ -101,6 +109,7 @@ def _compiled(
     head, placed = lib.library.family(file)
     items = [p.item for p in placed if not isinstance(p.item, t.Statement) or holds(p.item, version)]
     _check_names(items, head.name, file.label, loader)
+    _check_class(items, file, architecture, loader, version)
     known = Scope({"architecture": architecture, "loader": loader})
     rules = _naming(items, loader, version, known)
     renames = [r for r in rules if isinstance(r, t.Rename)]
@@ -154,6 +163,26 @@ def _check_names(items: list[t.Item], family: str, label: str, loader: str) -> N
         )
 
 
+def _check_class(items: list[t.Item], file: RuleFile, architecture: str, loader: str, version: str) -> None:
+    """Refuse a model class that this version of the loader does not have."""
+    lacking = (
+        r
+        for n in items
+        if isinstance(n, t.Names) and n.loader == loader and holds(n, version)
+        for r in n.rules
+        if isinstance(r, t.Lacks) and holds(r, version) and architecture in r.architectures
+    )
+    rule = next(lacking, None)
+    if rule is not None:
+        raise CheckpointError(
+            NO_CLASS,
+            f"{loader} {version} has no model class `{architecture}`: it refuses the checkpoint, or builds a general "
+            "class that no rule describes",
+            place=f"{file.label}:{rule.at.line}",
+            help="choose a version that has it, or ask what the metadata means with `--loader spec`",
+        )
+
+
 def _naming(items: list[t.Item], loader: str, version: str, known: Scope) -> list[t.Rename | t.Fuse | t.Never | t.Let]:
     """Return the rules of a loader's ``names`` blocks; conditions on them know the model class, not the config."""
     rules = [
@@ -161,6 +190,6 @@ def _naming(items: list[t.Item], loader: str, version: str, known: Scope) -> lis
         for n in items
         if isinstance(n, t.Names) and n.loader == loader and holds(n, version)
         for r in n.rules
-        if holds(r, version)
+        if not isinstance(r, t.Lacks) and holds(r, version)
     ]
     return [r for r in rules if not isinstance(r, (t.Rename, t.Fuse)) or r.when is None or evaluate(r.when, known)]

@@ -10,7 +10,7 @@ from ..grammar.diagnostics import nearest
 from ..grammar.format import children, walk
 from .bucket import SHAPE_KEYS
 from .expressions import descend
-from .family import Family, compile_family
+from .family import NO_CLASS, Family, compile_family
 from .lint_expressions import Keys, calls, expressions, heads, needed
 from .naming import Mapper
 from .vocabulary import FAMILY_VALUES, OPERATION_VALUES, Vocabulary
@@ -170,8 +170,9 @@ class FamilyLint:
             return
         for names in mine:
             families = [f for n, f in compiled if n is names]
-            for rule in names.rules if families else ():
-                self._rule(rule, families)
+            for rule in names.rules:
+                if families or isinstance(rule, t.Lacks):
+                    self._rule(rule, families)
 
     def _any(self) -> Iterator[Family]:
         for architecture in self.architectures[:1]:
@@ -189,6 +190,8 @@ class FamilyLint:
                     try:
                         yield names, self._compile(architecture, loader, version)
                     except BitlaneError as error:
+                        if error.code == NO_CLASS:
+                            continue
                         node = next((r for r in names.rules if isinstance(r, t.Rename) and r.kind == "regex"), names)
                         word = node.old if isinstance(node, t.Rename) else names.loader
                         self.findings.add("BL117", error.message, node, word, error.help)
@@ -208,6 +211,11 @@ class FamilyLint:
                 if not any(k == path or k.endswith("." + path) for k in known):
                     hint = nearest(path, {k.rpartition("}.")[2] for k in known}) or "spell it as this loader does"
                     self.findings.add("BL120", f"no module of the family ends with `{path}`", rule, path, hint)
+        elif isinstance(rule, t.Lacks):
+            for name in rule.architectures:
+                if name not in self.architectures:
+                    hint = nearest(name, self.architectures) or "name a class of the family"
+                    self.findings.add("BL120", f"the family does not serve `{name}`", rule, name, hint)
         elif isinstance(rule, t.Rename) and rule.kind.startswith("path_") and not self._renames(rule, families):
             message = f"no module of the family is renamed by `{rule.old}`"
             self.findings.add("BL120", message, rule, rule.old, "spell it as the names before it left them")

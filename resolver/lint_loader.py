@@ -6,12 +6,13 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from ..errors import CheckpointError
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from ..grammar.format import children, walk
 from ..grammar.reach import ends, shadowed, wider
 from . import patterns
-from .family import compile_family
+from .family import NO_CLASS, compile_family
 from .lint_expressions import calls, expressions, heads, slip
 from .versions import holds
 from .vocabulary import (
@@ -124,7 +125,12 @@ class LoaderLint:
             told = {i.loader for i in file.tree().items if isinstance(i, t.Names)}
             if self.file.name not in told and self.file.name != "spec":
                 continue
-            family = compile_family(self.vocabulary.library, architecture, self.file.name, version)
+            try:
+                family = compile_family(self.vocabulary.library, architecture, self.file.name, version)
+            except CheckpointError as error:
+                if error.code == NO_CLASS:
+                    continue
+                raise
             for path in (p.path for s in family.stacks for b in s.blocks for p in b.templates):
                 out += [path.replace("{i}", str(i)) for i in (1, 10)]
         return out

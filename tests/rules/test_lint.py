@@ -12,6 +12,7 @@ from bitlane.grammar import tree as t
 from bitlane.grammar.parsing import parse
 from bitlane.grammar.ranges import empty, holds, padded
 from bitlane.grammar.reach import implies
+from bitlane.paths import RULES
 from bitlane.resolver.check import Source, check
 from bitlane.resolver.expressions import Scope, evaluate
 from bitlane.resolver.lint_expressions import slip
@@ -273,3 +274,14 @@ def test_ignoring() -> None:
     assert found(form(line, "default fp8  # ignore BL119")) == [("BL119", 5), ("BL131", 6)]
     assert found(form(line + "  # ignore", "default fp8")) == [("BL119", 5), ("BL131", 5)]
     assert found(form("# ignore the next line, it is a comment", "default fp8")) == []
+
+
+def test_a_class_that_an_engine_lacks_must_be_one_of_the_family() -> None:
+    packaged = (RULES / "families" / "step3p7.rules").read_text(encoding="utf-8")
+    line = "lacks Step3p7FlashForCausalLM"
+    assert packaged.count(line) == 1
+    changed = packaged.replace(line, "lacks Step3p7FlushForCausalLM")
+    report = check([Source("f.rules", Path("f.rules"), changed)], find())
+    (told,) = [d for d in report.diagnostics if d.code == "BL120"]
+    assert told.message == "the family does not serve `Step3p7FlushForCausalLM`"
+    assert told.help == "did you mean `Step3p7FlashForCausalLM`?"
