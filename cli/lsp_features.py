@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -182,7 +183,7 @@ class Counts:
         known = self._known()
         if known is None:
             return ""
-        file = next((f for f in self.library.files if f.path.resolve() == path.resolve()), None)
+        file = next((f for f in self.library.files if os.path.realpath(f.path) == os.path.realpath(path)), None)
         numbers = known.get(f"{file.label}:{line}") if file is not None else None
         if numbers is None:
             return ""

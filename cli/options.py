@@ -39,11 +39,11 @@ class Question:
 
     def lanes(self, answer: Resolution) -> Lanes:
         """Return the lane rules in force for an answer."""
+        from ..resolver.inforce import in_force
         from ..resolver.lanes import Lanes
-        from ..rules.library import find
 
         sm, name = answer.system.sm, answer.system.name
-        return Lanes(find(self.rules), answer.loader, answer.version, sm, name, answer.family.name)
+        return Lanes(in_force(self.rules), answer.loader, answer.version, sm, name, answer.family.name)
 
 
 def _folders(name: str, text: str) -> Callable[[F], F]:

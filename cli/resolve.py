@@ -33,10 +33,10 @@ def command(
     """At which precision every module of CHECKPOINT runs under a loader on a system, and by which rule."""
     answer = asked.resolve()
     if (not as_json if with_spec is None else with_spec) and answer.loader != "spec":
+        from ..resolver.inforce import in_force
         from ..resolver.verdict import against_spec
-        from ..rules.library import find
 
-        answer.problems += against_spec(answer, find(asked.rules))
+        answer.problems += against_spec(answer, in_force(asked.rules))
     if svg is not None:
         from .picture import write_svg
 

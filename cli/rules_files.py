@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +36,16 @@ def style(text: str, kind: str) -> str:
 
 
 def expand(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield rule files: files as they are, folders for every ``*.rules`` in them, sorted."""
+    """Yield rule files, each once: files as they are, folders for every ``*.rules`` in them, sorted."""
+    seen: set[str] = set()
+    for path in _expanded(paths):
+        real = os.path.realpath(path)
+        if real not in seen:
+            seen.add(real)
+            yield path
+
+
+def _expanded(paths: tuple[Path, ...]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             found = sorted(path.rglob("*.rules"))
@@ -44,7 +54,7 @@ def expand(paths: tuple[Path, ...]) -> Iterator[Path]:
                     "BL221", "the folder holds no `*.rules` file", place=str(path), help="name another one"
                 )
             yield from found
-        elif str(path) == STDIN or path.exists():
+        elif str(path) == STDIN or os.path.lexists(path):
             yield path
         else:
             raise UsageError("BL221", "no such file or folder", place=str(path), help="check the path")
@@ -53,7 +63,7 @@ def expand(paths: tuple[Path, ...]) -> Iterator[Path]:
 def shown(path: Path) -> str:
     """Return a path as a reader finds it: relative where that is shorter."""
     try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
+        return Path(os.path.abspath(path)).relative_to(Path.cwd()).as_posix()  # noqa: PTH100 - links keep their names
     except ValueError:
         return str(path)
 
@@ -166,6 +176,10 @@ def fmt_command(context: click.Context, paths: tuple[Path, ...], only_check: boo
         try:
             before = (data if isinstance(data, bytes) else path.read_bytes()).decode("utf-8")
             after = format_text(before, shown(path))
+        except OSError as error:
+            raise RuleError(
+                "BL105", f"cannot read the rule file: {error.strerror}", place=shown(path), help="check its place"
+            ) from error
         except UnicodeDecodeError as error:
             raise RuleError(
                 "BL105", "the rule file is not UTF-8", place=shown(path), help="save it as UTF-8"
@@ -205,7 +219,7 @@ def _replace(path: Path, text: str) -> None:
     """Write a file so that readers see the old or the new one; its permissions stay."""
     from ..cachedir import write_atomic
 
-    real = path.resolve()
+    real = Path(os.path.realpath(path))
     mode = real.stat().st_mode & 0o7777
     if not write_atomic(real, text.encode("utf-8")):
         raise UsageError("BL228", "cannot write the file", place=shown(path), help="check its permissions")

@@ -30,14 +30,15 @@ def _many(number: int, what: str) -> str:
 
 def library_of(paths: tuple[Path, ...], rules: tuple[Path, ...]) -> tuple[Library, list[RuleFile]]:
     """Return the rules in force with PATHS laid over them, and the files that PATHS name (all without any)."""
-    from ..resolver.check import laid_over
-    from ..rules.library import find, opened
+    from ..resolver.check import laid_over, with_siblings
+    from ..resolver.inforce import in_force
+    from ..rules.library import opened
 
-    library = find(rules)
+    library = in_force(rules)
     if not paths:
         return library, list(library.files)
     files = [opened(p, shown(p)) for p in expand(paths)]
-    return laid_over(files, library), files
+    return laid_over(files, with_siblings([f.path for f in files], library)), files
 
 
 @click.command("test", short_help="Run the tests that stand in rule files.")
@@ -119,9 +120,9 @@ def coverage_command(
     """
     from ..resolver.coverage import corpus as checkpoints
     from ..resolver.coverage import measure
-    from ..rules.library import find
+    from ..resolver.inforce import in_force
 
-    library = find(rules)
+    library = in_force(rules)
     found = measure(library, checkpoints(corpus), loaders)
     if as_json:
         document = {
@@ -208,15 +209,15 @@ def _quantized(given: Any, all_of_them: bool) -> list[Checkpoint]:
 
 
 def _side(word: str, loader: str, rules: tuple[Path, ...]) -> Side:
+    from ..resolver.inforce import in_force
     from ..resolver.rulediff import Side
-    from ..rules.library import find
 
     folder = Path(word)
     if folder.is_dir():
         if not loader:
             raise UsageError("BL229", "folders of rules need a loader", place=word, help="add `--loader vllm@0.32.0`")
-        return Side(find((folder, *rules)), loader)
-    return Side(find(rules), word)
+        return Side(in_force((folder, *rules)), loader)
+    return Side(in_force(rules), word)
 
 
 def _show_difference(found: Difference) -> None:

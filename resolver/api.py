@@ -7,13 +7,13 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..rules.library import Library, find
 from .answers import Answer
 from .checkpoint import Checkpoint, open_checkpoint
 from .decide import Chooser
 from .declarations import Declarations, declarations
 from .expressions import evaluate, present
 from .family import Family, compile_family
+from .inforce import in_force
 from .lanes import Lanes
 from .loader import Reading, compile_loader, read
 from .resolution import Problem, Resolution, Resolved
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
+    from ..rules.library import Library
     from .loader import Loader
     from .modules import Module
     from .systems import System
@@ -74,7 +75,7 @@ def resolve(
     >>> answer["language_model.model.layers.0.experts"].answer.algorithm
     'nvfp4'
     """
-    library = find(tuple(Path(r) for r in rules))
+    library = in_force(Path(r) for r in rules)
     opened = open_checkpoint(checkpoint, tuple(Path(m) for m in models))
     return resolve_with(
         library, opened, loader, system, Path(perf_data) if perf_data is not None else None, modes or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from ..grammar.diagnostics import Diagnostic, RuleSyntaxError, nearest
 from ..grammar.findings import Findings, ordered
 from ..grammar.lint import kind_of, lint
 from ..grammar.parsing import parse
-from ..rules.library import Library, RuleFile, read_head
+from ..rules.library import Library, RuleFile, opened, read_head
 from .lint_family import FamilyLint
 from .lint_lanes import lint_lanes
 from .lint_loader import LoaderLint
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TOP = t.Span(1, 1, 1, 2)
+_FOLDERS = ("loaders", "families")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ def check(found: Sequence[Source], library: Library, models: tuple[Path, ...] = 
     Parameters
     ----------
     found
-        The files. Those that are not in force yet are checked as if they were laid over the others.
+        The files. Those that are not in force yet are checked as if they, and the files beside them, were laid over
+        the others.
     library
         The rule files in force.
     models
@@ -85,7 +88,7 @@ def check(found: Sequence[Source], library: Library, models: tuple[Path, ...] = 
         file = _opened(source, diagnostics)
         if file is not None:
             good.append(file)
-    merged = laid_over(good, library)
+    merged = laid_over(good, with_siblings([s.path for s in found], library))
     vocabulary = Vocabulary(merged, models)
     for file in good:
         # What a file extends may lie in a file that does not parse.
@@ -97,10 +100,34 @@ def check(found: Sequence[Source], library: Library, models: tuple[Path, ...] = 
 def laid_over(files: Iterable[RuleFile], library: Library) -> Library:
     """Return the library with files before it; those that are in it already are replaced by what was given."""
     over = list(files)
-    given = {f.path.resolve() for f in over}
+    given = {os.path.realpath(f.path) for f in over}
     names = {(f.kind, f.name) for f in over if not f.extends}
-    kept = [f for f in library.files if f.path.resolve() not in given and (f.extends or (f.kind, f.name) not in names)]
+    others = [f for f in library.files if os.path.realpath(f.path) not in given]
+    kept = [f for f in others if f.extends or (f.kind, f.name) not in names]
     return Library((*over, *kept), library.shadowed)
+
+
+def with_siblings(given: Iterable[Path], library: Library) -> Library:
+    """Return the library with the rule files that lie beside some files: they are meant to be used together.
+
+    Beside a file are those of its folder, and of the folders ``loaders`` and ``families`` there.
+    """
+    files = [path for path in given if path.is_file()]
+    known = {os.path.realpath(f.path) for f in library.files} | {os.path.realpath(p) for p in files}
+    homes = dict.fromkeys(p.parent.parent if p.parent.name in _FOLDERS else p.parent for p in files)
+    beside: list[RuleFile] = []
+    for home in homes:
+        for path in sorted(p for pattern in ("", *_FOLDERS) for p in home.joinpath(pattern).glob("*.rules")):
+            if os.path.realpath(path) in known:
+                continue
+            known.add(os.path.realpath(path))
+            try:
+                file = opened(path, str(path))
+                file.tree()
+            except RuleError:  # it is not the one that is asked about, and says so when it is
+                continue
+            beside.append(file)
+    return laid_over(beside, library) if beside else library
 
 
 def _opened(source: Source, diagnostics: list[Diagnostic]) -> RuleFile | None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import BitlaneError, CheckpointError, UsageError
-from ..rules.library import Library, find
 from .api import resolve_with
 from .family import NO_CLASS
 from .goldens import Checkpoints, Golden, find_goldens, read_golden
+from .inforce import in_force
 from .systems import known
 from .systems import system as find_system
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from ..rules.library import Library
     from .resolution import Resolution, Resolved
 
 SCHEMA: Final = "bitlane.conformance/1"
@@ -197,7 +198,7 @@ def conform(
     CheckpointError
         BL281 a file that is no golden.
     """
-    library, homes = find(rules), Checkpoints(checkpoints)
+    library, homes = in_force(rules), Checkpoints(checkpoints)
     if system:
         find_system(system, library=library)
     for path in find_goldens(goldens):

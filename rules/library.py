@@ -300,15 +300,21 @@ def _label(path: Path, root: Path) -> str:
 
 
 def _stamp(root: Path) -> tuple[tuple[str, int, int], ...]:
-    if not root.is_dir():
-        raise UsageError(
-            "BL221", "the rules folder does not exist", place=str(root), help="check --rules and BITLANE_RULES"
-        )
-    out = []
-    for path in sorted(root.rglob("*.rules")):
+    what = "does not exist" if not root.is_dir() else ""
+    listed = sorted(root.rglob("*.rules")) if not what else []
+    if not listed:
+        what = what or "holds no `*.rules` file"
+        raise UsageError("BL221", f"the rules folder {what}", place=str(root), help="check --rules and BITLANE_RULES")
+    return tuple((str(path), *_state(path)) for path in listed)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """When a file was changed and how large it is; zeros for a link to nowhere, which reading reports."""
+    try:
         found = path.stat()
-        out.append((str(path), found.st_mtime_ns, found.st_size))
-    return tuple(out)
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 @lru_cache(maxsize=16)
