@@ -64,14 +64,20 @@ def place(config: JSON, inside: Any, rng: random.Random) -> JSON:
     return out
 
 
-def case(seed: int, known: dict[str, tuple[str, JSON]], kinds: tuple[str, ...] = ()) -> tuple[str, JSON, Any, JSON]:
-    """Return name, config.json, hf_quant_config.json (None: absent) and what the case is."""
+def case(
+    seed: int, known: dict[str, tuple[str, JSON]], kinds: tuple[str, ...] = (), loader: str = "vllm@0.32.0"
+) -> tuple[str, JSON, Any, JSON]:
+    """Return name, config.json, hf_quant_config.json (None: absent) and what the case is.
+
+    The names are the checkpoint's, and those that ``loader`` has for its modules.
+    """
     rng = random.Random(seed)
     base = rng.choice(sorted(known))
     chosen = kinds or tuple(KINDS)
     kind = rng.choices(chosen, [KINDS[k][0] for k in chosen])[0]
     origin, config = known[base]
-    inside, beside = KINDS[kind][1](Pen(names_of(config), rng), config)
+    engine, _, version = loader.partition("@")
+    inside, beside = KINDS[kind][1](Pen(names_of(config, version, engine), rng), config)
     about = {"seed": seed, "family": base, "format": kind, "origin": origin}
     return f"{seed:06d}-{kind}-{base}", place(config, inside, rng), beside, about
 
@@ -114,6 +120,9 @@ def main() -> int:
     c.add_argument("folder", type=Path)
     c.add_argument("--bases", type=Path, required=True)
     c.add_argument("--seeds", default="0:100", help="FIRST:END")
+    c.add_argument(
+        "--loader", default="vllm@0.32.0", help="whose names of modules the metadata holds, besides the checkpoint's"
+    )
     c.add_argument("--kinds", default="", help="comma-separated: " + ",".join(KINDS))
     a = ap.parse_args()
     if a.what == "bases":
@@ -126,7 +135,7 @@ def main() -> int:
     known = usable(a.bases)
     first, end = (int(x) for x in a.seeds.split(":"))
     for seed in range(first, end):
-        write(a.folder, *case(seed, known, tuple(k for k in a.kinds.split(",") if k)))
+        write(a.folder, *case(seed, known, tuple(k for k in a.kinds.split(",") if k), a.loader))
     print(f"{end - first} cases of {len(known)} bases")
     return 0
 

@@ -76,10 +76,10 @@ class Names:
         return tuple(m.path for m in self.built)
 
 
-def names_of(config: dict[str, Any], version: str = "0.32.0") -> Names:
-    """Names of a model that a family file describes."""
+def names_of(config: dict[str, Any], version: str = "0.32.0", loader: str = "vllm") -> Names:
+    """Names of a model that a family file describes, as a loader has them."""
     lib = library.find()
-    family = compile_family(lib, config["architectures"][0], "vllm", version)
+    family = compile_family(lib, config["architectures"][0], loader, version)
     built = tuple(modules(family, config))
     routed = [m for m in built if m.kind == "experts"]
     plain = [m for m in built if m.kind != "experts"]
