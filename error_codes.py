@@ -53,7 +53,7 @@ GROUPS: Final = (
             "BL229": "no such module, code or file to work on",
             "BL230": "no family file describes the architecture",
             "BL231": "the family file does not say how this engine names and fuses the modules",
-            "BL232": "a folder named with `--models` does not exist",
+            "BL232": "a folder named with `--models` or `--corpus` does not exist",
             "BL233": "`diff` has nothing to compare, or sides that do not pair",
             "BL234": "this version of the engine has no such model class",
         },

@@ -61,7 +61,7 @@ def _number(token: Any) -> int | float:
     """Decode a number token."""
     digits = str(token)
     if len(digits) <= MAX_DIGITS:
-        value: int | float = float(digits) if "." in digits else int(digits)
+        value: int | float = int(digits) if digits.lstrip("-").isdigit() else float(digits)
         if abs(value) < 1 << 63:
             return value
     raise BuildError("a number beyond 64 bits", span(token), "no size or version needs that")

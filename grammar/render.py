@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from .codes import CODES
 
@@ -174,7 +175,7 @@ def _location(file: str, span: Span) -> dict[str, Any]:
         "endLine": span.end_line,
         "endColumn": span.end_column,
     }
-    return {"physicalLocation": {"artifactLocation": {"uri": file.replace("\\", "/")}, "region": region}}
+    return {"physicalLocation": {"artifactLocation": {"uri": quote(file.replace("\\", "/"))}, "region": region}}
 
 
 def render(

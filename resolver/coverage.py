@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import BitlaneError, CheckpointError
+from ..errors import BitlaneError, CheckpointError, UsageError
 from ..grammar import tree as t
 from ..grammar.lines import statement
 from .checkpoint import Checkpoint, from_dicts, from_folder, packaged
@@ -101,6 +101,8 @@ def corpus(folders: Iterable[Path] = (), models: tuple[Path, ...] = ()) -> Itera
     for name, folder in packaged(models).items():
         yield from_folder(folder, name)
     for folder in folders:
+        if not folder.is_dir():
+            raise UsageError("BL232", "the folder of models does not exist", place=str(folder), help="check --corpus")
         for config in sorted(folder.rglob("config.json")):
             yield from_folder(config.parent, str(config.parent))
 

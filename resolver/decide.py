@@ -47,7 +47,7 @@ class Chooser(Question):
         """
         chosen = self.reading.format
         if chosen is None:
-            where = f"loaders/{self.reading.loader.name}.rules"
+            where = self.reading.loader.file
             return Answer(UNQUANTIZED, "none", "no quantization metadata", where, (), "nothing is declared")
         if not module.configured:
             what, place = "built without a quantization config", f"{module.file}:{module.line}"

@@ -11,11 +11,11 @@ from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from .expressions import Scope, descend, evaluate
 from .naming import Mapper, mapper
-from .templates import Builder, StackPlan
+from .templates import Builder, StackPlan, check_shapes
 from .versions import holds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ..rules.library import Library, RuleFile
 
@@ -40,6 +40,15 @@ class Family:
     packed: Mapping[str, tuple[str, ...]]
     architecture: str = ""
     varies: dict[tuple[str, int], bool] = field(default_factory=dict)
+    _overlaid: Mapping[int, str] = field(default_factory=dict)
+
+    def file_of(self, node: t.Node) -> str:
+        """Return the file that a statement of the family, or a part of one, stands in."""
+        return self._overlaid.get(id(node), self.file)
+
+    def place(self, node: t.Node) -> str:
+        """Return the file and line of a statement of the family, or of a part of one."""
+        return f"{self.file_of(node)}:{node.at.line}"
 
     def scope(self, config: Mapping[str, Any]) -> Scope:
         """Return the expression scope of a config: the text model's keys bare, the whole file as ``config``."""
@@ -110,6 +119,7 @@ def _compiled(
     items = [p.item for p in placed if not isinstance(p.item, t.Statement) or holds(p.item, version)]
     _check_names(items, head.name, file.label, loader)
     _check_class(items, file, architecture, loader, version)
+    check_shapes(placed)
     known = Scope({"architecture": architecture, "loader": loader})
     rules = _naming(items, loader, version, known)
     renames = [r for r in rules if isinstance(r, t.Rename)]
@@ -148,7 +158,18 @@ def _compiled(
         paths,
         packed,
         architecture,
+        _overlaid={i: p.file for p in placed if p.file != file.label for i in _identities(p.item)},
     )
+
+
+def _identities(node: t.Node) -> Iterator[int]:
+    """Yield the identity of a statement and of everything inside it; the library keeps them alive."""
+    yield id(node)
+    for name in node.__struct_fields__:
+        value = getattr(node, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, t.Node):
+                yield from _identities(part)
 
 
 def _check_names(items: list[t.Item], family: str, label: str, loader: str) -> None:

@@ -74,6 +74,7 @@ class Loader:
     formats: tuple[LoaderFormat, ...]
     builtin: Mapping[str, tuple[str, ...]]
     aliases: tuple[t.Alias, ...]
+    file: str
     _marked: dict[int, LoaderFormat] = field(default_factory=dict, compare=False)
 
     def marked(self, chosen: LoaderFormat) -> LoaderFormat:
@@ -143,7 +144,7 @@ class _Holder:
 
 
 @lru_cache(maxsize=64)
-def _compiled(files: tuple[RuleFile, ...], name: str, version: str, holder: _Holder) -> Loader:  # noqa: ARG001 - files key the cache
+def _compiled(files: tuple[RuleFile, ...], name: str, version: str, holder: _Holder) -> Loader:
     _, placed = holder.library.loader(name)
     alive = [p for p in placed if not isinstance(p.item, t.Statement) or holds(p.item, version)]
     chains = {p.item.name: (p.item, p.file) for p in alive if isinstance(p.item, t.Chain)}
@@ -159,6 +160,7 @@ def _compiled(files: tuple[RuleFile, ...], name: str, version: str, holder: _Hol
         formats,
         {i.name: i.shards for i in items if isinstance(i, t.Builtin)},
         tuple(i for i in items if isinstance(i, t.Alias)),
+        next(f.label for f in files if f.kind == "loader" and f.name == name and not f.extends),
     )
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BitlaneError
 from .api import resolve_with
+from .loader import compile_loader
 from .metadata import printable
+from .versions import split_loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,6 +97,8 @@ def difference(
         Also list modules whose answer stays and whose deciding rule changes.
     """
     out = Difference()
+    for side in (old, new):
+        compile_loader(side.library, *split_loader(side.loader))
     for checkpoint in checkpoints:
         left, right = _ask(old, checkpoint, system), _ask(new, checkpoint, system)
         name = printable(checkpoint.name)

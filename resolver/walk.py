@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError, RuleError, UsageError
-from .expressions import evaluate, names_used, present
+from .expressions import ABSENT, evaluate, names_used, present
 from .modules import Member, Module, Operation, OverlapGroup
 from .parallel import Parallel
 from .templates import style
@@ -26,7 +26,7 @@ MAX_LAYERS: Final = 2_000
 
 
 def _whole(value: Any, what: str, family: Family, node: t.Node) -> int:
-    place = f"{family.file}:{node.at.line}"
+    place = family.place(node)
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -34,13 +34,21 @@ def _whole(value: Any, what: str, family: Family, node: t.Node) -> int:
     ):
         raise CheckpointError(
             "BL212",
-            f"{what} is {value}, not a whole number",
+            f"{what} is {_shown(value)}, not a whole number",
             place=place,
             help="the config lacks a key that this family needs, or its value is odd",
         )
     if value < 0 or value > 1 << 40:
         raise CheckpointError("BL212", f"{what} is {value}", place=place, help="correct the config")
     return int(value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return f"the text `{value[:40]}`"
+    if isinstance(value, (list, dict)):
+        return f"a {type(value).__name__}"
+    return "absent" if value is ABSENT else str(value)
 
 
 class Walk:
@@ -60,7 +68,7 @@ class Walk:
     def _require(self, require: t.Require) -> None:
         if evaluate(require.test, self.scope):
             return
-        place = f"{self.family.file}:{require.at.line}"
+        place = self.family.place(require)
         if self._splits(require.test):
             raise UsageError("BL225", require.message, place=place, help="choose another split")
         raise CheckpointError("BL213", require.message, place=place, help="compare the config with the published one")
@@ -142,7 +150,7 @@ class Walk:
                     raise UsageError(
                         "BL225",
                         f"`{option.name}` is {value:g} on one rank",
-                        place=f"{self.family.file}:{option.at.line}",
+                        place=self.family.place(option),
                         help="choose another split",
                     )
                 out[option.name] = (
@@ -221,7 +229,7 @@ def modules(family: Family, config: Mapping[str, Any]) -> list[Module]:
                     stack.priced and not any("unpriced" in n.flags for n, _ in active),
                     tuple(m for m in members if m is not None),
                     attributes,
-                    family.file,
+                    family.file_of(first),
                     first.at.line,
                 )
             )
@@ -261,7 +269,7 @@ def operations(
                 stack.name,
                 block.name,
                 walk.options(node, index),
-                family.file,
+                family.file_of(node),
                 node.at.line,
             )
             for node in block.operations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -174,3 +175,10 @@ def test_words_inside_comments_and_strings_are_no_statements() -> None:
     logicals, loose = statements('let a = "{("  # }\n# ) {\nlet b = 1\n')
     assert [(s.first, s.last, s.opens) for s in logicals] == [(1, 1, False), (3, 3, False)]
     assert [c.text for c in loose] == ["# ) {"]
+
+
+def test_json_numbers_are_those_of_json() -> None:
+    text = '{"a": 1e-05, "b": -1.5E+3, "c": 2e3, "d": 12, "e": 1.5, "f": -3}'
+    tree = parse(f'language 1\nfamily x for Y\n\ntest "a" {{\n  given config.json {text}\n}}\n')
+    (given_,) = tree.items[0].items
+    assert json.loads(given_.text) == json.loads(text)

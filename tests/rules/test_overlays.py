@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from bitlane import resolve
+from bitlane.cli import main
 from bitlane.errors import UsageError
 from bitlane.resolver.api import resolve_with
 from bitlane.resolver.checkpoint import from_dicts
@@ -134,3 +137,75 @@ def test_damaged_caches_are_parsed_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert _row(folder).answer.algorithm == "bf16"
     library._cache_folder.cache_clear()
     library._load.cache_clear()
+
+
+LIGHTNING = ["nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4", "--loader", "vllm@0.31.0", "--system", "gb200"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "place"),
+    [
+        ("extend loader vllm\nformat modelopt_mixed {\n  exclude by exat\n}\n", "BL110", ":4:14"),
+        (
+            'extend loader vllm\nformat modelopt_mixed {\n  exclude by exact when upper(path, path) is "a"\n}\n',
+            "BL132",
+            ":4:",
+        ),
+        ("extend loader vllm\nformat modelopt_mixed {\n  exclude by exact on pathh\n}\n", "BL110", ":4:"),
+        ("extend loader vllm\nlet method = method\n", "BL116", ":3:"),
+        ("extend loader vlm\n", "BL133", ":2:15"),
+        ("extend loadr vllm\n", "BL1", ":2:"),
+    ],
+)
+def test_an_overlay_with_an_error_answers_nothing(tmp_path: Path, text: str, code: str, place: str) -> None:
+    (tmp_path / "a.rules").write_text("language 1\n" + text)
+    for command in (["resolve", *LIGHTNING], ["price", *LIGHTNING, "--phase", "decode", "--mode", "SOL"]):
+        result = CliRunner().invoke(main, [*command, "--rules", str(tmp_path)])
+        assert result.exit_code == 3, result.output
+        assert f"error[{code}" in result.stderr
+        assert f"{tmp_path / 'a.rules'}{place}" in result.stderr
+
+
+def test_a_place_in_an_overlay_of_a_family_is_the_overlays(tmp_path: Path) -> None:
+    (tmp_path / "a.rules").write_text(
+        'language 1\nextend family qwen3\n\nstack more of 1 at "more.{i}." {\n'
+        "  linear a [hidden_size, vocab_size / 7] column op x\n}\n"
+    )
+    asked = ["resolve", "Qwen/Qwen3-0.6B", "--loader", "vllm", "--system", "gb200", "--rules", str(tmp_path)]
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 4
+    assert f"{tmp_path / 'a.rules'}:5" in result.stderr  # 151,936 / 7 is no whole number
+
+
+def test_an_answer_cites_the_file_that_replaced_the_packaged_one(tmp_path: Path) -> None:
+    file = tmp_path / "mine.rules"
+    file.write_text('language 1\nloader vllm "0.31.0"\nread config.json quantization_config\n')
+    answer = resolve("Qwen/Qwen3-0.6B", "vllm", "gb200", rules=(tmp_path,))
+    assert {r.answer.rule_at for r in answer} == {str(file)}
+
+
+def test_a_folder_without_rules_and_a_link_to_nowhere_are_named(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["rules", "list", "--rules", str(tmp_path)])
+    assert (result.exit_code, "error[BL221]" in result.stderr) == (2, True)
+    (tmp_path / "a.rules").symlink_to("a.rules")
+    (tmp_path / "b.rules").symlink_to("nowhere")
+    for command in (
+        ["rules", "check", str(tmp_path)],
+        ["rules", "fmt", str(tmp_path)],
+        ["rules", "list", "--rules", str(tmp_path)],
+    ):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 3, result.output
+        assert "error[BL105]" in result.output
+
+
+def test_files_beside_a_checked_file_count(tmp_path: Path) -> None:
+    (tmp_path / "engine.rules").write_text(
+        'language 1\nloader tinyserve "1.0"\nread config.json quantization_config\n'
+        'format f when quant_method is "tiny" {\n  default fp8 static at quant_method\n}\n'
+    )
+    file = tmp_path / "families" / "llama.rules"
+    file.parent.mkdir()
+    file.write_text("language 1\nextend family llama\nnames tinyserve {\n  fuse gate_up_proj = gate_proj up_proj\n}\n")
+    result = CliRunner().invoke(main, ["rules", "check", str(file)])
+    assert (result.exit_code, result.output) == (0, "1 file checked: no errors, no warnings\n")
