@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import RuleError
 from ..grammar import tree as t
 from .versions import holds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from ..rules.library import Placed
     from .naming import Mapper
 
 _CLASSES = {"experts": "RoutedExperts", "embed": "VocabParallelEmbedding", "lm_head": "ParallelLMHead"}
@@ -54,6 +56,33 @@ class StackPlan:
     blocks: tuple[Block, ...]
     lets: Mapping[str, t.Expr]
     requires: tuple[t.Require, ...]
+
+
+def lacks_shape(node: t.Module) -> bool:
+    """Whether a module has no sizes; experts give theirs by name."""
+    return node.shape is None and node.kind != "experts"
+
+
+def check_shapes(placed: Iterable[Placed]) -> None:
+    """Refuse modules without sizes: they could be resolved, but not priced.
+
+    Raises
+    ------
+    RuleError
+        BL136
+    """
+    for found in placed:
+        todo: list[t.Node] = [found.item]
+        while todo:
+            node = todo.pop()
+            todo += getattr(node, "items", ()) if isinstance(node, (t.Stack, t.Part)) else ()
+            if isinstance(node, t.Module) and lacks_shape(node):
+                raise RuleError(
+                    "BL136",
+                    f"module `{node.path}` has no sizes",
+                    place=f"{found.file}:{node.at.line}",
+                    help="give them behind its path: `[OUT, IN]`",
+                )
 
 
 class Builder:
