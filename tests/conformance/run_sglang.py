@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import run_vllm
+import vllm_words
 
 ORACLE = run_vllm.ORACLE.with_name("sglang_oracle.py")
 
@@ -48,6 +49,17 @@ def _keep_blocks(config: Any, value: Any) -> None:
 _BLOCKS = {"block_configs": property(_blocks, _keep_blocks), "pad_token_id": None}
 
 
+def _word(algo: str, method: Any, layer: Any) -> str:
+    """Name what the oracle cannot: FP4 and integer schemes of compressed-tensors, and Quark's."""
+    scheme = getattr(layer, "scheme", None) or method
+    name = type(scheme).__name__
+    if algo.startswith("ct:"):
+        return {"CompressedTensorsW4A4Fp4": "nvfp4", "CompressedTensorsW4A16Fp4": "w4a16_nvfp4"}.get(name, algo)
+    if name.startswith("CompressedTensors") and algo == "int4_wo":
+        return f"int{32 // scheme.pack_factor}_wo" if hasattr(scheme, "pack_factor") else algo
+    return vllm_words.quark(method, layer) if algo.startswith("?Quark") else algo
+
+
 def load_oracle(path: Path) -> Any:
     """Import the oracle; see that it knows the configs which a checkpoint would bring along."""
     spec = importlib.util.spec_from_file_location("sglang_oracle", path)
@@ -62,7 +74,14 @@ def load_oracle(path: Path) -> Any:
         known(gpu)
         stand_in_configs()
 
-    oracle.prepare = prepare
+    described = oracle.describe
+
+    def describe(method: Any, layer: Any, kind: str) -> dict[str, Any]:
+        info: dict[str, Any] = described(method, layer, kind)
+        info["algo"] = _word(info["algo"], method, layer)
+        return info
+
+    oracle.prepare, oracle.describe = prepare, describe
     return oracle
 
 
