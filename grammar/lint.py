@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from . import ranges
+from . import lint_words, ranges
 from . import tree as t
 from .format import children, walk
 
@@ -48,11 +48,16 @@ def lint(file: t.File, findings: Findings) -> None:
     _places(file, findings)
     _ranges(file, findings)
     _duplicates(file.items, (), findings)
+    lint_words.head(file.head, findings)
+    lint_words.words(file.head, findings)
     _circles(file.items, findings)
     for node in walk(file):
         if isinstance(node, (t.Format, t.Stack, t.Part)):
             _circles(node.items, findings)
         _patterns(node, findings)
+        lint_words.words(node, findings)
+        if isinstance(node, t.Stack):
+            lint_words.stack(node, findings)
     for item in file.items:
         if isinstance(item, t.Test):
             _test(item, findings)
@@ -112,6 +117,8 @@ def _identity(node: t.Node) -> tuple[str, str] | None:
             return "fuse", node.name
         case t.Alias():
             return "alias", f"{node.path} as {node.other}"
+        case t.Read() if node.when is None:
+            return "read", " ".join(filter(None, (node.file, node.path)))
         case t.Module() if node.when is None:
             return node.kind, node.path
         case t.Option():
@@ -136,7 +143,11 @@ def _duplicates(nodes: Sequence[t.Node], above: tuple[t.Node, ...], findings: Fi
 def _duplicate(name: tuple[str, str], other: t.Node, node: t.Node, findings: Findings) -> None:
     what, word = name
     related = (other, "the other one")
-    target = word if what != "alias" else ""
+    target = word if what not in ("alias", "read") else ""
+    if isinstance(node, t.Read):
+        message = f"`{word}` is read twice"
+        findings.add("BL122", message, node, target, "remove one: the first that finds something counts", related)
+        return
     if isinstance(node, t.Let) and ranges.bounded([node, other]) and ranges.bounded([other]):
         message = f"`{word}` is defined twice for the same versions"
         findings.add("BL113", message, node, target, "let one range end where the other begins", related)

@@ -167,6 +167,9 @@ def _checked(file: RuleFile, vocabulary: Vocabulary) -> list[Diagnostic]:
     lint_tests(file, vocabulary, findings)
     try:
         _in_context(file, tree, vocabulary, findings)
+    except RuleSyntaxError as error:
+        # Another file in force does not parse.
+        return [*findings.settled(), *error.diagnostics]
     except RuleError as error:
         # Compiling stops at what the checks above have named already, or names it itself.
         if not any(d.severity == "error" for d in findings.found):
@@ -186,17 +189,6 @@ def _in_context(file: RuleFile, tree: t.File, vocabulary: Vocabulary, findings: 
         findings.add("BL133", f"no {kind} `{file.name}` to extend", tree.head, file.name, hint)
         return
     if kind == "loader":
-        if file.extends:
-            _conditions(tree, base, findings)
-        LoaderLint(file, vocabulary, findings).run()
+        LoaderLint(file, base, vocabulary, findings).run()
     else:
         FamilyLint(file, base, vocabulary, findings).run()
-
-
-def _conditions(tree: t.File, base: RuleFile, findings: Findings) -> None:
-    """A format that is added to keeps its own condition; one that is repeated here would be lost."""
-    known = {i.name for i in base.tree().items if isinstance(i, t.Format)}
-    for item in tree.items:
-        if isinstance(item, t.Format) and item.name in known and item.when is not None:
-            message = f"format `{item.name}` keeps the condition of {base.label}"
-            findings.add("BL133", message, item, item.name, "leave `when` out, or name the format otherwise")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
@@ -12,12 +11,9 @@ from .expressions import FUNCTIONS
 from .vocabulary import arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from ..grammar.findings import Findings
-
-
-_ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 
 
 def expressions(node: t.Node) -> Iterator[t.Expr]:
@@ -27,6 +23,7 @@ def expressions(node: t.Node) -> Iterator[t.Expr]:
         if isinstance(found, t.Node):
             yield found  # type: ignore[misc]
     yield from getattr(node, "shape", None) or ()
+    yield from getattr(node, "comparing", ())
     for option in getattr(node, "options", ()):
         yield option.value
 
@@ -51,78 +48,18 @@ def calls(node: t.Expr, findings: Findings) -> None:
             findings.add("BL132", message, current, current.function, "see docs/rule-language.md, functions")
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Which names of a config are known.
-
-    Attributes
-    ----------
-    bases
-        Dictionaries whose keys are used bare.
-    roots
-        First names that lead into other dictionaries, with those dictionaries.
-    """
-
-    bases: Sequence[Mapping[str, Any]]
-    roots: Mapping[str, Sequence[Mapping[str, Any]]]
-
-    def unknown(self, path: str, lets: Mapping[str, t.Expr]) -> str:
-        """Return the part of a dotted name that no dictionary has; empty when all is known or cannot be told."""
-        head, _, rest = path.partition(".")
-        if head in lets:
-            value = lets[head]
-            if not rest or not isinstance(value, t.Ref) or value.path.partition(".")[0] == head:
-                return ""
-            # `vision.depth` where `vision` is a key of the config: look the key up through its definition.
-            return self.unknown(f"{value.path}.{rest}", lets)
-        if head in self.roots:
-            return _missing(self.roots[head], rest.split(".")) if rest else ""
-        return _missing(self.bases, path.split("."))
-
-    def names(self) -> set[str]:
-        """Every bare name, for suggestions."""
-        return {k for b in self.bases for k in b}
-
-
-def _missing(documents: Sequence[Any], keys: list[str]) -> str:
-    current = list(documents)
-    for key in keys:
-        following = [d[key] for d in current if isinstance(d, dict) and key in d]
-        if not following:
-            return key
-        if any(not isinstance(v, dict) for v in following):
-            return ""
-        current = following
-    return ""
-
-
-def needed(node: t.Expr) -> Iterator[t.Ref]:
-    """Yield the references whose absence would break an expression that must give a number or a text.
-
-    Comparisons, tests and conditions take an absent key for what it is; arithmetic and values cannot.
-    """
-    todo = [node]
-    while todo:
-        current = todo.pop()
-        if isinstance(current, t.Ref):
-            yield current
-        elif isinstance(current, t.Conditional):
-            todo += [current.then, current.otherwise]
-        elif isinstance(current, t.Minus) or (isinstance(current, t.Binary) and current.operator in _ARITHMETIC):
-            todo += parts(current)
-        elif isinstance(current, t.Call) and current.function in ("ceil", "round_up"):
-            todo += current.arguments
-
-
 def heads(node: t.Expr) -> Iterator[tuple[t.Ref, str]]:
     """Yield every reference with its first name."""
     for ref in references(node):
         yield ref, ref.path.partition(".")[0]
 
 
-def slip(word: str, other: str) -> bool:
-    """Whether a word is another one with one letter too many, too few, wrong, or two exchanged. Digits count."""
-    if word == other or abs(len(word) - len(other)) > 1 or min(len(word), len(other)) < 5:
+def slip(word: str, other: str, least: int = 5) -> bool:
+    """Whether a word is another one with one letter too many, too few, wrong, or two exchanged. Digits count.
+
+    Words of fewer than ``least`` letters are left alone: too many others are near them.
+    """
+    if word == other or abs(len(word) - len(other)) > 1 or min(len(word), len(other)) < least:
         return False
     start = next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
     a, b = word[start:], other[start:]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from ..errors import BitlaneError
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from ..grammar.format import children, walk
 from .bucket import SHAPE_KEYS
-from .expressions import descend
 from .family import NO_CLASS, Family, compile_family
-from .lint_expressions import Keys, calls, expressions, heads, needed
+from .lint_expressions import calls, expressions, heads
+from .lint_keys import KeyLint
+from .lint_modules import lint_modules
+from .lint_values import comparisons, literals
 from .naming import Mapper
-from .vocabulary import FAMILY_VALUES, OPERATION_VALUES, Vocabulary
+from .vocabulary import OPERATION_VALUES, Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..grammar.findings import Findings
     from ..rules.library import RuleFile
@@ -27,6 +29,10 @@ _EXPERTS = ("count", "topk", "hidden", "inter", "gated")
 _MODULE_OPTIONS = ("heads", "head_rows", "tied", *_EXPERTS)
 # `window` where only part of the context counts; `rows = "sequences"` where one row a sequence is computed.
 _OPTIONAL = ("window", "rows")
+# Reported where the module stands.
+_UNSIZED: Final = "BL136"
+_NUMBERS: Final = frozenset({"i", *OPERATION_VALUES}) - {"phase"}
+_WORDS: Final = {"phase": ("prefill", "decode")}
 
 
 class FamilyLint:
@@ -35,7 +41,8 @@ class FamilyLint:
     def __init__(self, file: RuleFile, base: RuleFile, vocabulary: Vocabulary, findings: Findings) -> None:
         self.file, self.base, self.vocabulary, self.findings = file, base, vocabulary, findings
         self.tree = file.tree()
-        self.merged = [p.item for p in vocabulary.library.family(base)[1]]
+        self.placed = vocabulary.library.family(base)[1]
+        self.merged = [p.item for p in self.placed]
         self.architectures = base.architectures
 
     def run(self) -> None:
@@ -43,15 +50,19 @@ class FamilyLint:
         for node in walk(self.tree):
             for expression in expressions(node):
                 calls(expression, self.findings)
+                literals(expression, self.findings)
+                comparisons(expression, self.findings, _NUMBERS, _WORDS)
             if isinstance(node, t.Operation):
                 self._operation(node)
             elif isinstance(node, t.Module):
                 self._module(node)
             elif isinstance(node, t.Names):
                 self._loader(node)
+        lint_modules(self.placed, {id(n) for n in walk(self.tree)}, self.findings)
         self._overlaps()
-        self._lets()
-        self._keys()
+        keys = KeyLint(self.merged, self.vocabulary, self.findings)
+        keys.run(self.tree.items, self.architectures)
+        self._lets(keys.suggested)
         self._architectures()
         self._spellings()
         if isinstance(self.tree.head, t.FamilyHead) and not any(isinstance(i, t.Test) for i in self.merged):
@@ -108,45 +119,11 @@ class FamilyLint:
 
     # --- names of configs ---------------------------------------------------------------
 
-    def _lets(self) -> None:
+    def _lets(self, suggested: set[str]) -> None:
         used = {h for n in _all(self.merged) for e in expressions(n) for _, h in heads(e)}
         for node in walk(self.tree):
-            if isinstance(node, t.Let) and node.name not in used:
+            if isinstance(node, t.Let) and node.name not in used | suggested:
                 self.findings.add("BL127", f"`{node.name}` is never used", node, node.name, "remove it")
-
-    def _keys(self) -> None:
-        configs = self.vocabulary.configs(self.architectures)
-        if not configs:
-            return
-        paths = next((i.paths for i in self.merged if isinstance(i, t.ConfigScope)), ("root",))
-        keys = Keys([_base(c, paths) for c in configs], {"config": configs})
-        outer = {n.name: n.value for n in self.merged if isinstance(n, t.Let)}
-        for node in self.merged:
-            if isinstance(node, t.Names):
-                outer.update({r.name: r.value for r in node.rules if isinstance(r, t.Let)})
-        self._scope_keys(self.tree.items, outer, keys, FAMILY_VALUES)
-
-    def _scope_keys(
-        self, nodes: Sequence[t.Node], lets: Mapping[str, t.Expr], keys: Keys, values: frozenset[str]
-    ) -> None:
-        inner = {**lets, **{n.name: n.value for n in nodes if isinstance(n, t.Let)}}
-        for node in nodes:
-            # Modules are whole; only what runs on one GPU knows how the model is split.
-            known = values if isinstance(node, t.Module) else values | OPERATION_VALUES
-            for expression in expressions(node):
-                must = set() if expression is getattr(node, "when", None) else {id(r) for r in needed(expression)}
-                for ref, head in heads(expression):
-                    missing = "" if head in known else keys.unknown(ref.path, inner)
-                    if missing:
-                        self._unknown_key(ref, missing, keys, {*inner, *known}, id(ref) in must)
-            if isinstance(node, (t.Stack, t.Part, t.Names)):
-                self._scope_keys(children(node), inner, keys, values)
-
-    def _unknown_key(self, ref: t.Ref, missing: str, keys: Keys, others: set[str], must: bool) -> None:
-        message = f"no known config of this family has `{missing}`"
-        hint = nearest(missing, keys.names() | others) or "spell it as the checkpoint does, or put it into a test"
-        # Where its absence breaks nothing, a branch is merely untested.
-        self.findings.add("BL123", message, ref, ref.path, hint, severity="" if must else "warning")
 
     def _architectures(self) -> None:
         if self.file.extends:
@@ -192,6 +169,8 @@ class FamilyLint:
                     except BitlaneError as error:
                         if error.code == NO_CLASS:
                             continue
+                        if error.code == _UNSIZED:
+                            return
                         node = next((r for r in names.rules if isinstance(r, t.Rename) and r.kind == "regex"), names)
                         word = node.old if isinstance(node, t.Rename) else names.loader
                         self.findings.add("BL117", error.message, node, word, error.help)
@@ -224,14 +203,6 @@ class FamilyLint:
     def _renames(rule: t.Rename, families: list[Family]) -> bool:
         alone = Mapper(((rule.kind.removeprefix("path_"), rule.old, "\0"),))
         return any(alone.apply(name) != name for family in families for name in _stages(family))
-
-
-def _base(config: Mapping[str, Any], paths: Sequence[str]) -> Mapping[str, Any]:
-    for path in paths:
-        found = config if path == "root" else descend(config, path)
-        if isinstance(found, dict):
-            return found
-    return config
 
 
 def _checkpoint_names(family: Family) -> Iterator[str]:

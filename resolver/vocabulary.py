@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ..rules.library import Library, RuleFile
 
 MODULE_KINDS: Final = ("linear", "experts", "embed", "lm_head")
+# What `type(x)` gives.
+TYPE_WORDS: Final = ("dict", "list", "string", "number", "boolean", "null", "absent")
+ACTIVATIONS: Final = ("static", "dynamic", "none")
 PATTERNS: Final = tuple(KINDS)
 # Targets of `on`, with what each names.
 TARGETS: Final[Mapping[str, str]] = {

@@ -60,7 +60,8 @@ def form(*lines: str, head: str = "") -> str:
         ("leave linear", "exclude by exact for linear", True),
         ("leave linear", "exclude by exact", False),
         ("exclude by exact, glob", "exclude by glob", True),
-        ("exclude by glob", "exclude by exact, glob", False),
+        ("exclude by glob", "exclude by exact, glob", True),
+        ("exclude by glob", "exclude by regex, glob", False),
         ("exclude by exact on shards all", "exclude by exact on shards", False),
         ("exclude by exact on shards", "exclude by exact on shards all", True),
         ('exclude by exact containing "x"', "exclude by exact", False),
@@ -233,7 +234,7 @@ def test_a_module_shape_that_uses_a_split_is_asked_about() -> None:
 def test_overlaps_and_operations() -> None:
     """An overlap names operations of its own part."""
     family = (
-        "language 1\nextend family llama\npart extra when false {\n  op one elementwise bytes = 1\n"
+        "language 1\nextend family llama\npart extra when tie_word_embeddings {\n  op one elementwise bytes = 1\n"
         "  overlap side { one } with { tow }\n  op two elementwise bytes = 1\n}\n"
     )
     assert found(family) == [("BL110", 5)]
