@@ -151,7 +151,7 @@ def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]
             reading.findings.append(
                 (
                     "BL291",
-                    f"the exclusion at {at_entry[number]} is no printable name of at most 512 characters; "
+                    f"the exclusion at {at_entry[number]} is no printable text; "
                     "it matches nothing",
                 )
             )
@@ -177,7 +177,11 @@ def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str]
     value = _from_text(value, source)
     if isinstance(value, list):
         # A list of names, in blocks or flat: listed is all that it says.
-        names = [n for n in _flat(value) if sane_name(n)]
+        flat = _flat(value)
+        names = [n for n in flat if sane_name(n)]
+        if len(names) < len(flat):
+            told = f"{len(flat) - len(names)} entries of the list at {at} are no printable texts; they match nothing"
+            reading.findings.append(("BL291", told))
         texts = names if "unmapped" in source.flags else mapper.apply_all(names)
         return texts, [at] * len(texts), ["listed"] * len(texts)
     if not isinstance(value, dict):
@@ -193,7 +197,7 @@ def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str]
         reading.findings.append(
             (
                 "BL291",
-                f"{odd} keys of the listing at {at} are no printable names of at most 512 characters; "
+                f"{odd} keys of the listing at {at} are no printable texts; "
                 "they match nothing",
             )
         )
@@ -283,6 +287,9 @@ def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], lis
             said = group if isinstance(group, dict) else {}
             if sane_name(name):
                 where.setdefault(_rename(name, source, mapper), (f"{at}{pointer(name)}", said))
+            else:
+                told = f"a pattern at {at} is no printable text; it matches nothing"
+                reading.findings.append(("BL291", told))
             continue
         targets = _from_text(group.get(source.key), source) if isinstance(group, dict) else None
         if not isinstance(targets, list):
@@ -295,7 +302,7 @@ def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], lis
         for number, target in enumerate(targets):
             if not sane_name(target):
                 reading.findings.append(
-                    ("BL291", f"target {number} of group `{name}` is no printable name; it matches nothing")
+                    ("BL291", f"target {number} of group `{name}` is no printable text; it matches nothing")
                 )
                 continue
             # A repeated target keeps its place in the order and takes the later group.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 import msgspec
 
 from ..errors import CheckpointError
-from .metadata import parse_json, printable, sane_name
+from .metadata import parse_json, printable, tensor_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,7 +191,7 @@ def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes | msgspec.Raw, name
 
 def _check(key: str, entry: _Entry, where: str) -> None:
     """Check one entry: a sane name, a known type, as many bytes as its shape needs."""
-    if not sane_name(key):
+    if not tensor_name(key):
         raise bad("BL273", f"`{printable(key)[:80]}` is no printable tensor name of at most 512 characters", where)
     bits = BITS.get(entry.dtype)
     if bits is None:

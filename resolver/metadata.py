@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 CONFIG_LIMIT: Final = 16 << 20
 INDEX_LIMIT: Final = 64 << 20
-MAX_NAME: Final = 512
+MAX_NAME: Final = 4096
+MAX_TENSOR_NAME: Final = 512
 MAX_DEPTH: Final = 64
 # Sizes are multiplied with each other and stay floats' business.
 LARGEST: Final = 1 << 62
@@ -136,14 +137,39 @@ def printable(name: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
-def sane_name(name: object) -> bool:
-    """Return whether a module name or pattern may be matched: a printable string of at most 512 characters."""
-    return isinstance(name, str) and len(name) <= MAX_NAME and name.isprintable()
+def sane_name(name: object) -> TypeGuard[str]:
+    """Return whether something can be a module name or a pattern: a printable text.
+
+    Raises
+    ------
+    CheckpointError
+        BL252: a text of more than 4,096 characters, which an engine might match and we do not try.
+    """
+    if not isinstance(name, str):
+        return False
+    _check_length(name)
+    return name.isprintable()
+
+
+def tensor_name(name: object) -> TypeGuard[str]:
+    """Return whether something can be a tensor's or file's name: a printable text of at most 512 characters."""
+    return isinstance(name, str) and len(name) <= MAX_TENSOR_NAME and name.isprintable()
 
 
 def sane_names(names: list[str]) -> bool:
     """Return whether every name passes :func:`sane_name`; joined, since lists have tens of thousands of entries."""
-    return "".join(names).isprintable() and max(map(len, names), default=0) <= MAX_NAME
+    _check_length(max(names, key=len, default=""))
+    return "".join(names).isprintable()
+
+
+def _check_length(name: str) -> None:
+    if len(name) > MAX_NAME:
+        raise CheckpointError(
+            "BL252",
+            f"a name or pattern of {len(name):,} characters; at most {MAX_NAME:,} are matched",
+            place=printable(name[:80]),
+            help="split it",
+        )
 
 
 def finite(value: object) -> TypeGuard[int | float]:

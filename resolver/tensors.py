@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import CheckpointError
 from .headers import Tensor, bad, read_header
-from .metadata import INDEX_LIMIT, parse_json, printable, sane_name
+from .metadata import INDEX_LIMIT, parse_json, printable, tensor_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -72,7 +72,7 @@ def parse_index(data: bytes, name: str, place: str = "") -> dict[str, str]:
     if not isinstance(listed, dict):
         raise bad("BL275", f"`{name}` has no `weight_map`", where, "a weight index maps tensor names to files")
     for tensor, shard in listed.items():
-        if not sane_name(tensor):
+        if not tensor_name(tensor):
             raise bad(
                 "BL275", f"`{printable(tensor)[:80]}` is no printable tensor name of at most 512 characters", where
             )
@@ -87,7 +87,7 @@ def parse_index(data: bytes, name: str, place: str = "") -> dict[str, str]:
 
 
 def _plain_name(shard: object) -> bool:
-    return isinstance(shard, str) and sane_name(shard) and not set(shard) & set("/\\:") and shard not in ("", ".", "..")
+    return tensor_name(shard) and not set(shard) & set("/\\:") and shard not in ("", ".", "..")
 
 
 # --- a folder -----------------------------------------------------------------
