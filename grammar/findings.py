@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from .codes import CODES
-from .diagnostics import Diagnostic
+from .diagnostics import Diagnostic, nearest
 from .scan import Logical, Piece, statements
 from .text import quote
 from .tree import Node, Span
@@ -15,7 +15,7 @@ from .tree import Node, Span
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_IGNORE: Final = re.compile(r"#\s*ignore\b\s*:?\s*(?P<codes>BL\d{3}(?:\s*,\s*BL\d{3})*)?(?P<rest>.*)")
+_IGNORE: Final = re.compile(r"#\s*ignore\b\s*:?\s*(?P<codes>((?i:bl)\d\w*[\s,]*)*)(?P<rest>.*)")
 
 
 class Findings:
@@ -91,9 +91,11 @@ class Findings:
         for (line, code), comment in ignores.items():
             if (line, code) not in used:
                 what = f"nothing to ignore: `{code}` is not reported here" if code else "`ignore` names no code"
+                what = f"unknown code `{code}`" if code and code not in CODES else what
                 at = Span(comment.line, comment.column, comment.line, comment.end_column)
                 severity = CODES["BL131"].severity
-                hint = "remove it" if code else "write `# ignore BL###: why`"
+                hint = nearest(code, CODES) if code and code not in CODES else ""
+                hint = hint or ("remove it" if code else "write `# ignore BL###: why`")
                 out.append(Diagnostic("BL131", what, self.file, at, hint, severity))
         return ordered(out)
 
@@ -105,9 +107,9 @@ class Findings:
         above = [(next((s.first for s in logicals if s.first > c.line), 0), c) for c in loose]
         for line, comment in (*behind, *above):
             found = _IGNORE.fullmatch(comment.text.rstrip())
-            if found is None or (found["codes"] is None and found["rest"].strip()):
+            if found is None or (not found["codes"] and found["rest"].strip()):
                 continue
-            for code in re.findall(r"BL\d{3}", found["codes"] or "") or [""]:
+            for code in re.findall(r"\w+", found["codes"]) or [""]:
                 out[(line, code)] = comment
         return out
 

@@ -273,6 +273,11 @@ def test_ignoring() -> None:
     assert found(form("# ignore BL119", line, "default fp8")) == []
     assert found(form("# ignore BL119, BL127", line, "default fp8")) == [("BL131", 5)]
     assert found(form(line, "default fp8  # ignore BL119")) == [("BL119", 5), ("BL131", 6)]
+    assert found(form(line + "  # ignore BL119 BL127", "default fp8")) == [("BL131", 5)]
+    assert found(form(line + "  # ignore BL119, BL119: once more", "default fp8")) == []
+    assert found(form(line + "  # ignore BL119 for the engine asks for BL127", "default fp8")) == []
+    assert found(form(line, "default fp8  # ignore BL11")) == [("BL119", 5), ("BL131", 6)]
+    assert found(form(line + "  # ignore bl119", "default fp8")) == [("BL119", 5), ("BL131", 5)]
     assert found(form(line + "  # ignore", "default fp8")) == [("BL119", 5), ("BL131", 5)]
     assert found(form("# ignore the next line, it is a comment", "default fp8")) == []
 
