@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import CheckpointError, UsageError
 from .answers import Answer
 from .checkpoint import Checkpoint, open_checkpoint
 from .decide import Chooser
@@ -99,6 +99,7 @@ def resolve_with(
     chosen = _explicit(modes or {})
     rows = asked.rows() if not chosen else [asked.row(m, _override(m, chosen)) for m in asked.modules]
     problems = [Problem(code, message) for code, message in asked.reading.findings]
+    problems += [_unread(name, error) for name, error in opened.damaged.items()]
     problems += [_duplicates(d.name, d.duplicates) for d in opened.files.values() if d.duplicates]
     return Resolution(
         opened,
@@ -112,6 +113,10 @@ def resolve_with(
         chosen,
         lanes=asked.lanes,
     )
+
+
+def _unread(name: str, error: CheckpointError) -> Problem:
+    return Problem("BL303", f"{name} cannot be read and is not needed here: {error.message}")
 
 
 def _duplicates(file: str, keys: tuple[str, ...]) -> Problem:
@@ -131,8 +136,8 @@ class _Asked:
         self.reading: Reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
         self.chooser = Chooser(self.reading, _declared(opened, self.reading, family), family.packed)
         self.lanes = Lanes(library, compiled.name, compiled.version, hardware.sm, hardware.name, family.name)
-        self.modules = _modules(opened, family)
-        self._format = self.reading.format.name if self.reading.format is not None else "unquantized"
+        self._format = self.reading.name
+        self.modules = _modules(opened, family, self.reading.asked)
         self._rows: tuple[Resolved, ...] | None = None
 
     def row(self, module: Module, given: Answer | None = None) -> Resolved:
@@ -151,7 +156,7 @@ class _Asked:
 
 def _asked(library: Library, opened: Checkpoint, compiled: Loader, family: Family, hardware: System) -> _Asked:
     """Read and check the metadata, once per set of documents, loader, system and thread."""
-    cache, documents = _prepared(opened), tuple(opened.files.values())
+    cache, documents = _prepared(opened), (*opened.files.values(), *opened.damaged.values())
     key = ("asked", get_ident(), opened.name, id(compiled), id(family), hardware.name, hardware.sm)
     found = cache.get(key)
     if isinstance(found, tuple) and found[0] is compiled and found[1] is family and _same(found[2], documents):
@@ -166,14 +171,14 @@ def _same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
     return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
 
 
-def _modules(opened: Checkpoint, family: Family) -> list[Module]:
-    """Build the module list, once per config document and family."""
-    cache, key = _prepared(opened), ("modules", id(family))
+def _modules(opened: Checkpoint, family: Family, asked: Mapping[str, int | str]) -> list[Module]:
+    """Build the module list, once per config document, family and what it may ask."""
+    cache, key = _prepared(opened), ("modules", id(family), *asked.values())
     found = cache.get(key)
     if isinstance(found, tuple) and found[0] is family:
         kept: list[Module] = found[1]
         return kept
-    built = modules(family, opened.config)
+    built = modules(family, opened.config, asked)
     cache[key] = (family, built)
     return built
 

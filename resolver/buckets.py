@@ -97,7 +97,7 @@ def buckets(
         key = (row.module.op, kind, row.lane.lane, tuple(shape.items()), overlap, row.answer.algorithm)
         found.add(key, row.module.path, rows, row.module.stack)
     cache = "fp8" if resolution.kv_cache.startswith("fp8") else "bf16"
-    values: dict[str, int | str] = {**split.values, "phase": phase or "prefill"}
+    values: dict[str, int | str] = {**resolution.reading.asked, **split.values, "phase": phase or "prefill"}
     here = OnStage(resolution, stage)
     for op in operations(resolution.family, resolution.checkpoint.config, values)[0]:
         if not here(op.stack, op.layer):
@@ -190,7 +190,11 @@ def _signatures(resolution: Resolution, parallel: Parallel, phase: str | None) -
         return {}
     groups = [
         g
-        for g in operations(resolution.family, resolution.checkpoint.config, {**parallel.values, "phase": phase})[1]
+        for g in operations(
+            resolution.family,
+            resolution.checkpoint.config,
+            {**resolution.reading.asked, **parallel.values, "phase": phase},
+        )[1]
         if g.phase in (None, phase)
     ]
     out: dict[tuple[str, int, str], str] = {}

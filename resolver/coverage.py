@@ -202,7 +202,7 @@ def _one(
     chooser.watch = lambda tried, fired: out.add(
         tried.place if isinstance(tried, Rule) else places.get(id(tried), ""), fired
     )
-    for module in modules(family, checkpoint.config):
+    for module in modules(family, checkpoint.config, reading.asked):
         try:
             answer = chooser.decide(module)
         except CheckpointError:

@@ -117,6 +117,16 @@ class Reading:
     scope: Scope
     findings: list[tuple[str, str]] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """Name of the metadata format, ``unquantized`` when there is none."""
+        return self.format.name if self.format is not None else "unquantized"
+
+    @property
+    def asked(self) -> dict[str, int | str]:
+        """What a family's conditions may ask of the reading."""
+        return {"format": self.name, "sm": int(self.scope.values.get("sm", 0))}
+
 
 def compile_loader(library: Library, name: str, version: str) -> Loader:
     """Compile a loader file for a version (empty: the newest it describes).
@@ -319,7 +329,8 @@ def _scope(
     roots: dict[str, Any] = {"config": checkpoint.config, "block": block if block is not None else {}}
     for name in QUANT_FILES:
         document = checkpoint.files.get(name)
-        roots[name.removesuffix(".json")] = document.value if document is not None else ABSENT
+        value = document.value if document is not None else checkpoint.damaged.get(name, ABSENT)
+        roots[name.removesuffix(".json")] = value
     base = block if block is not None else {}
     place = f"{checkpoint.name}: {file}"
     if chosen is None:
@@ -352,6 +363,8 @@ def read(loader: Loader, checkpoint: Checkpoint, facts: Mapping[str, Any] = Mapp
         elif not evaluate(statement.when, _scope(loader, checkpoint, block, file, None, facts)):
             continue
         document = checkpoint.files.get(statement.file)
+        if statement.file in checkpoint.damaged:
+            raise checkpoint.damaged[statement.file]
         found = descend(document.value, statement.path or "") if document is not None else ABSENT
         if found is ABSENT or found is None:
             continue
@@ -397,7 +410,7 @@ def read(loader: Loader, checkpoint: Checkpoint, facts: Mapping[str, Any] = Mapp
 def check(reading: Reading, checks: tuple[tuple[t.Refuse | t.Report, str], ...]) -> None:
     """Run `refuse` and `report` statements that look at the metadata as a whole."""
     for statement, file in checks:
-        if statement.when is not None and not evaluate(statement.when, reading.scope):
+        if not _holds(statement, reading):
             continue
         if isinstance(statement, t.Report):
             reading.findings.append((statement.code or "BL290", f"{statement.message}"))
@@ -409,3 +422,15 @@ def check(reading: Reading, checks: tuple[tuple[t.Refuse | t.Report, str], ...])
             help=f"{reading.loader.name} {reading.loader.version} refuses this checkpoint; "
             "compare other loaders with `bitlane diff`",
         )
+
+
+def _holds(statement: t.Refuse | t.Report, reading: Reading) -> bool:
+    """Whether a check applies; a remark about a file that cannot be read is none."""
+    if statement.when is None:
+        return True
+    try:
+        return bool(evaluate(statement.when, reading.scope))
+    except CheckpointError as error:
+        if isinstance(statement, t.Report) and error in reading.scope.roots.values():
+            return False
+        raise

@@ -16,7 +16,7 @@ from ..grammar.words import STATEMENTS
 from .bucket import SHAPE_KEYS
 from .entries import KINDS
 from .expressions import FUNCTIONS
-from .vocabulary import LANE_VALUES, LOADER_ROOTS, LOADER_VALUES, MODULE_NAMES, OPERATION_VALUES, TARGETS
+from .vocabulary import FAMILY_VALUES, LANE_VALUES, LOADER_ROOTS, LOADER_VALUES, MODULE_NAMES, OPERATION_VALUES, TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -121,7 +121,7 @@ def _names() -> str:
         ("loader files", LOADER_VALUES | LOADER_ROOTS, "and the keys of the block that was read"),
         ("steps, besides", MODULE_NAMES, "of the module that is decided"),
         ("schemes", frozenset(), "the keys of the group; `block` is the whole block"),
-        ("family files", frozenset({"config", "loader", "architecture", "i"}), "and the keys of the config"),
+        ("family files", FAMILY_VALUES | {"config"}, "and the keys of the config"),
         ("operations, besides", OPERATION_VALUES, "how the model is split"),
         ("lanes", LANE_VALUES, ""),
     ]

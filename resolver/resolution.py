@@ -107,7 +107,7 @@ class Resolution:
     @property
     def format(self) -> str:
         """Name of the metadata format, ``unquantized`` when there is none."""
-        return self.reading.format.name if self.reading.format is not None else "unquantized"
+        return self.reading.name
 
     def unmatched(self) -> list[dict[str, Any]]:
         """Declarations that meet no module of the family."""

@@ -171,7 +171,7 @@ class _Case:
             family = compile_family(self.library, opened.architecture, compiled.name, compiled.version)
             reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
             self._chooser = Chooser(reading, declarations(reading, family.renames), family.packed)
-            built = modules(family, opened.config)
+            built = modules(family, opened.config, reading.asked)
         except BitlaneError:
             return {"": stop}
         lanes = Lanes(self.library, compiled.name, compiled.version, hardware.sm, hardware.name, family.name)

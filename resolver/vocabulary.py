@@ -47,7 +47,7 @@ CLASS_PATTERNS: Final = ("class_part",)
 # `listed`: the names of the listing in the loader's spelling, known once a format is chosen.
 LOADER_VALUES: Final = frozenset({"file", "found", "listed", "loader", "sm"})
 LOADER_ROOTS: Final = frozenset({"config", "block", *(f.removesuffix(".json") for f in QUANT_FILES)})
-FAMILY_VALUES: Final = frozenset({"loader", "architecture", "i"})
+FAMILY_VALUES: Final = frozenset({"loader", "architecture", "format", "sm", "i"})
 OPERATION_VALUES: Final = frozenset({"tp", "ep", "dp", "pp", "moe_tp", "phase"})
 # Lanes and sizes of stored weights; then what rules about splits see of a model and of one module.
 LANE_VALUES: Final = frozenset(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _ONE_RANK = Parallel().values
+# What a family knows of the metadata when nobody has read any.
+_PLAIN: Final = {"format": "unquantized"}
 
 # Published models have up to 200; a hostile config may name any number.
 MAX_LAYERS: Final = 2_000
@@ -57,7 +59,9 @@ class Walk:
     def __init__(self, family: Family, config: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> None:
         self.family = family
         self.scope = family.scope(config)
-        self.scope.values.update({"loader": family.loader, "architecture": family.architecture, **(values or {})})
+        self.scope.values.update(
+            {**_PLAIN, "loader": family.loader, "architecture": family.architecture, **(values or {})}
+        )
         self._cache: dict[tuple[str, int, int], Any] = {}
 
     def check(self) -> None:
@@ -186,15 +190,20 @@ def _member(walk: Walk, node: t.Module, checkpoint: str, index: int) -> Member |
     return Member(checkpoint, sizes[0], sizes[1], style(node), heads, rows)
 
 
-def modules(family: Family, config: Mapping[str, Any]) -> list[Module]:
+def modules(family: Family, config: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> list[Module]:
     """List every module that the loader builds for a config, in model order.
+
+    Parameters
+    ----------
+    asked
+        What conditions may ask besides: the ``format`` of the metadata as the loader reads it, and the GPU's ``sm``.
 
     Raises
     ------
     CheckpointError
         A size is missing, no whole number, or contradicts a `require` of the family.
     """
-    walk = Walk(family, config, _ONE_RANK)
+    walk = Walk(family, config, {**_ONE_RANK, **(asked or {})})
     walk.check()
     out: list[Module] = []
     for stack, index, block in walk.blocks():
@@ -251,7 +260,7 @@ def operations(
     Parameters
     ----------
     values
-        What the shapes may use: ``tp``, ``ep``, ``dp``, ``moe_tp``, and the ``phase``.
+        What the shapes may use: ``tp``, ``ep``, ``dp``, ``moe_tp``, the ``phase``, and ``format`` and ``sm``.
     """
     walk = Walk(family, config, values)
     walk.check()
