@@ -126,6 +126,7 @@ GROUPS: Final = (
             "BL300": "a text where a list belongs: the engine takes it letter by letter",
             "BL301": "the weights are larger than the GPU's memory",
             "BL302": "a sequence is longer than the positions that the config names",
+            "BL303": "a file beside config.json cannot be read, and the engine does not read it",
         },
     ),
     Group(

@@ -92,7 +92,7 @@ def show(found: Verification) -> None:
 
 def _lines(finding: Finding) -> list[str]:
     lines = [f"  {click.style(finding.kind, fg='red')}[{finding.code}]: {printable(finding.message)}"]
-    if len(finding.modules) > 1:
+    if finding.modules and finding.modules[0] not in finding.message:
         shown = ", ".join(finding.modules[:_SHOWN]) + (" ..." if len(finding.modules) > _SHOWN else "")
         lines.append(f"      {printable(shown)}")
     if finding.evidence:

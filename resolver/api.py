@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import CheckpointError, UsageError
 from .answers import Answer
 from .checkpoint import Checkpoint, open_checkpoint
 from .decide import Chooser
@@ -99,6 +99,7 @@ def resolve_with(
     chosen = _explicit(modes or {})
     rows = asked.rows() if not chosen else [asked.row(m, _override(m, chosen)) for m in asked.modules]
     problems = [Problem(code, message) for code, message in asked.reading.findings]
+    problems += [_unread(name, error) for name, error in opened.damaged.items()]
     problems += [_duplicates(d.name, d.duplicates) for d in opened.files.values() if d.duplicates]
     return Resolution(
         opened,
@@ -112,6 +113,10 @@ def resolve_with(
         chosen,
         lanes=asked.lanes,
     )
+
+
+def _unread(name: str, error: CheckpointError) -> Problem:
+    return Problem("BL303", f"{name} cannot be read and is not needed here: {error.message}")
 
 
 def _duplicates(file: str, keys: tuple[str, ...]) -> Problem:
@@ -151,7 +156,7 @@ class _Asked:
 
 def _asked(library: Library, opened: Checkpoint, compiled: Loader, family: Family, hardware: System) -> _Asked:
     """Read and check the metadata, once per set of documents, loader, system and thread."""
-    cache, documents = _prepared(opened), tuple(opened.files.values())
+    cache, documents = _prepared(opened), (*opened.files.values(), *opened.damaged.values())
     key = ("asked", get_ident(), opened.name, id(compiled), id(family), hardware.name, hardware.sm)
     found = cache.get(key)
     if isinstance(found, tuple) and found[0] is compiled and found[1] is family and _same(found[2], documents):

@@ -29,11 +29,14 @@ class Checkpoint:
         Where its files lie, or None for one given as dictionaries.
     files
         File name to parsed document; ``config.json`` is always there.
+    damaged
+        What hinders reading a file beside it. Only a loader that reads the file stops there.
     """
 
     name: str
     folder: Path | None
     files: dict[str, Document] = field(default_factory=dict)
+    damaged: dict[str, CheckpointError] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -96,10 +99,14 @@ def _is_file(path: Path) -> bool:
 def from_folder(folder: Path, name: str) -> Checkpoint:
     """Read the metadata files of a checkpoint folder."""
     files = {"config.json": _read(folder / "config.json")}
+    damaged: dict[str, CheckpointError] = {}
     for extra in QUANT_FILES:
         if _is_file(folder / extra):
-            files[extra] = _read(folder / extra)
-    return Checkpoint(name, folder, files)
+            try:
+                files[extra] = _read(folder / extra)
+            except CheckpointError as error:
+                damaged[extra] = error
+    return Checkpoint(name, folder, files, damaged)
 
 
 def from_dicts(files: dict[str, dict[str, Any]], name: str = "<dict>") -> Checkpoint:

@@ -213,7 +213,10 @@ def compare(golden: Golden, library: Library, homes: Checkpoints, system: str = 
     out = Agreement(golden, modules=len(_wanted(golden)))
     if "mtp" in golden.variants:
         return _aside(out, "skipped", "the draft model is another model class, which no family file builds on its own")
-    opened = homes.open(golden)
+    try:
+        opened = homes.open(golden)
+    except CheckpointError as error:
+        return _refused(out, error)
     if opened is None:
         return _aside(out, "skipped", f"no checkpoint `{golden.name}` is at hand (--checkpoints)")
     chosen = system or _system(golden.sm)

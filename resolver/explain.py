@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..grammar.diagnostics import nearest
 from .answers import RefusalError, Tried
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .answers import Answer
     from .resolution import Resolution, Resolved
+
+
+# What tensors of one module are called, after its name.
+_TENSORS: Final = (".weight", ".qweight", ".weight_scale", ".weight_scale_2", ".weight_scale_inv", ".input_scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +51,12 @@ def find_module(resolution: Resolution, name: str) -> list[Resolved]:
     rows = resolution.rows
     found = [r for r in rows if name in (r.module.path, *r.module.checkpoint)]
     found = found or [r for r in rows if any(p.endswith("." + name) for p in (r.module.path, *r.module.checkpoint))]
+    found = found or _of_experts(rows, name)
     if found:
         return found
+    tensor = name.rpartition(".")[0]
+    if name.endswith(_TENSORS) and tensor:
+        return find_module(resolution, tensor)
     names = [r.module.path for r in rows]
     hint = (
         nearest(name, names)
@@ -54,6 +64,18 @@ def find_module(resolution: Resolution, name: str) -> list[Resolved]:
         or "`bitlane resolve` lists the modules"
     )
     raise UsageError("BL229", f"no module `{name}`", place=resolution.checkpoint.name, help=hint)
+
+
+def _of_experts(rows: Sequence[Resolved], name: str) -> list[Resolved]:
+    """The experts module that ``experts.7.up_proj`` is a part of: engines decide all of them together."""
+    head, sep, tail = name.rpartition(".experts.")
+    number = tail.partition(".")[0]
+    if not sep or not (number.isascii() and number.isdigit()):
+        return []
+    wanted = f"{head}.experts"
+    experts = [r for r in rows if r.module.kind == "experts" and int(number) < r.module.attributes.get("count", 0)]
+    exact = [r for r in experts if wanted in (r.module.path, *r.module.checkpoint)]
+    return exact or [r for r in experts if any(p.endswith("." + wanted) for p in (r.module.path, *r.module.checkpoint))]
 
 
 def explain(resolution: Resolution, name: str) -> list[Explanation]:

@@ -101,7 +101,10 @@ class Scope:
         if head in self.lets:
             return descend(self._let(head), rest)
         if head in self.roots:
-            return descend(self.roots[head], rest)
+            root = self.roots[head]
+            if isinstance(root, CheckpointError):  # a file that cannot be read, and is asked for
+                raise root
+            return descend(root, rest)
         return descend(self.base, path)
 
     def _let(self, name: str) -> Any:

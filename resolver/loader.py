@@ -329,7 +329,8 @@ def _scope(
     roots: dict[str, Any] = {"config": checkpoint.config, "block": block if block is not None else {}}
     for name in QUANT_FILES:
         document = checkpoint.files.get(name)
-        roots[name.removesuffix(".json")] = document.value if document is not None else ABSENT
+        value = document.value if document is not None else checkpoint.damaged.get(name, ABSENT)
+        roots[name.removesuffix(".json")] = value
     base = block if block is not None else {}
     place = f"{checkpoint.name}: {file}"
     if chosen is None:
@@ -362,6 +363,8 @@ def read(loader: Loader, checkpoint: Checkpoint, facts: Mapping[str, Any] = Mapp
         elif not evaluate(statement.when, _scope(loader, checkpoint, block, file, None, facts)):
             continue
         document = checkpoint.files.get(statement.file)
+        if statement.file in checkpoint.damaged:
+            raise checkpoint.damaged[statement.file]
         found = descend(document.value, statement.path or "") if document is not None else ABSENT
         if found is ABSENT or found is None:
             continue
@@ -407,7 +410,7 @@ def read(loader: Loader, checkpoint: Checkpoint, facts: Mapping[str, Any] = Mapp
 def check(reading: Reading, checks: tuple[tuple[t.Refuse | t.Report, str], ...]) -> None:
     """Run `refuse` and `report` statements that look at the metadata as a whole."""
     for statement, file in checks:
-        if statement.when is not None and not evaluate(statement.when, reading.scope):
+        if not _holds(statement, reading):
             continue
         if isinstance(statement, t.Report):
             reading.findings.append((statement.code or "BL290", f"{statement.message}"))
@@ -419,3 +422,15 @@ def check(reading: Reading, checks: tuple[tuple[t.Refuse | t.Report, str], ...])
             help=f"{reading.loader.name} {reading.loader.version} refuses this checkpoint; "
             "compare other loaders with `bitlane diff`",
         )
+
+
+def _holds(statement: t.Refuse | t.Report, reading: Reading) -> bool:
+    """Whether a check applies; a remark about a file that cannot be read is none."""
+    if statement.when is None:
+        return True
+    try:
+        return bool(evaluate(statement.when, reading.scope))
+    except CheckpointError as error:
+        if isinstance(statement, t.Report) and error in reading.scope.roots.values():
+            return False
+        raise
