@@ -69,7 +69,8 @@ _ALL = (
     Code(
         "BL111",
         "an unreachable rule",
-        "An earlier rule decides everything that this one could decide.",
+        "An earlier rule, or several together, decide everything that this one could decide. Or, as a *warning*, its "
+        "condition never holds.",
         "The first rule that decides wins, so this one never will. Usually the two are in the wrong order.",
         in_format("exclusions ignore", "default fp8 static", "exclude by exact"),
         in_format("exclusions ignore", "exclude by exact", "default fp8 static"),
@@ -77,7 +78,8 @@ _ALL = (
     Code(
         "BL112",
         "an empty version range",
-        "No version that the loader file describes lies between `since` and `until` (`until` excludes its version).",
+        "No version that the loader file describes lies between `since` and `until` (`until` excludes its version). "
+        "Or a text is no version.",
         "The statement is never in force.",
         in_format('default fp8 static since "2.0" until "1.0"', "default fp8 dynamic"),
         in_format('default fp8 static since "1.0" until "2.0"', "default fp8 dynamic"),
@@ -167,7 +169,7 @@ _ALL = (
     Code(
         "BL122",
         "a duplicate definition",
-        "Two formats, names, tests or options of the same name.",
+        "Two formats, names, tests, modules or options of the same name.",
         "Only one of them counts.",
         in_format("default fp8 static") + '\nformat demo when quant_method is "other" {\n  default bf16\n}\n',
         in_format("default fp8 static") + '\nformat other when quant_method is "other" {\n  default bf16\n}\n',
@@ -175,7 +177,8 @@ _ALL = (
     Code(
         "BL123",
         "an unknown config key",
-        "Neither a packaged checkpoint of this family nor one of its tests has the key.",
+        "Neither a packaged checkpoint of this family nor one of its tests has the key. A key whose absence is "
+        "provided for, by `or` or `exists`, is asked about only where it looks misspelt.",
         "A misspelt key is absent, and a size made of it an error at the user's desk. Put new keys into a test.",
         in_family(stack="  linear mlp.up_proj [intermediate_sise, hidden_size] column op up\n"),
         in_family(),
@@ -300,10 +303,11 @@ _ALL = (
     Code(
         "BL138",
         "words that repeat or exclude one another",
-        "A list holds a word, a flag or a version twice, or a module is split in two ways.",
+        "A list holds a word, a flag or a version twice. An *error* where a module is split in two ways.",
         "One of them was most likely meant to be another.",
         in_format("exclusions ignore", "exclude by exact, exact", "default fp8 static"),
         in_format("exclusions ignore", "exclude by exact, glob", "default fp8 static"),
+        "warning",
     ),
 )
 

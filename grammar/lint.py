@@ -89,6 +89,8 @@ def _ranges(file: t.File, findings: Findings) -> None:
         node = path[-1]
         if not isinstance(node, t.Statement) or not ranges.bounded([node]):
             continue
+        if not all(lint_words.is_version(v) for v in (node.since, node.until) if v is not None):
+            continue
         if ranges.empty(*path):
             findings.add("BL112", "no version lies in this range", node, _limit(node), "`until` excludes its version")
         elif versions and not any(
@@ -146,7 +148,8 @@ def _duplicate(name: tuple[str, str], other: t.Node, node: t.Node, findings: Fin
     target = word if what not in ("alias", "read") else ""
     if isinstance(node, t.Read):
         message = f"`{word}` is read twice"
-        findings.add("BL122", message, node, target, "remove one: the first that finds something counts", related)
+        hint = "remove one: the first that finds something counts"
+        findings.add("BL122", message, node, target, hint, related, severity="warning")
         return
     if isinstance(node, t.Let) and ranges.bounded([node, other]) and ranges.bounded([other]):
         message = f"`{word}` is defined twice for the same versions"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from ..error_codes import known as error_codes
 from . import tree as t
 from .codes import CODES
-from .diagnostics import nearest
 from .logic import constant
 from .ranges import padded
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from .findings import Findings
 
-_VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
+_VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z./+_-]*")
 # A branch comes after every release, so that a release with a letter before it is none of them.
 _LETTERED: Final = re.compile(r"[vVrR]\.?\d")
 _CODE: Final = re.compile(r"BL\d{3}")
@@ -35,15 +34,17 @@ def words(node: t.Node, findings: Findings) -> None:
         styles = [f for f in dict.fromkeys(node.flags) if f in _STYLES]
         if len(styles) > 1:
             both = " and ".join(f"`{s}`" for s in styles)
-            findings.add("BL138", f"{both} exclude one another", node, styles[1], "a matrix is split in one way")
+            hint = "a matrix is split in one way"
+            findings.add("BL138", f"{both} exclude one another", node, styles[1], hint, severity="error")
     if isinstance(node, t.Statement):
         for limit in (node.since, node.until):
             if limit is not None:
                 _version(limit, node, findings)
     code = node.code if isinstance(node, (t.Refuse, t.Report)) else None
-    if code is not None and not (_CODE.fullmatch(code) and (code in error_codes() or code in CODES)):
-        hint = nearest(code, error_codes()) or "codes are listed in docs/errors.md"
-        findings.add("BL110", f"unknown code `{code}`", node, code, hint)
+    if code is not None and code not in error_codes() and code not in CODES:
+        # Somebody's own code works, but nothing explains it.
+        severity = "warning" if _CODE.fullmatch(code) else "error"
+        findings.add("BL110", f"unknown code `{code}`", node, code, "see docs/errors.md", severity=severity)
     if constant(getattr(node, "when", None)) is False:
         message = "the condition of this rule never holds"
         findings.add("BL111", message, node, help="put it right, or remove the rule", severity="warning")
@@ -66,14 +67,20 @@ def _same(left: str, right: str) -> bool:
     return all(re.fullmatch(r"[\d.]+", v) for v in (left, right)) and padded(left) == padded(right)
 
 
+def is_version(text: str) -> bool:
+    """Whether a text can be a release or a branch."""
+    return _VERSION.fullmatch(text) is not None
+
+
 def _version(text: str, node: t.Node, findings: Findings) -> None:
-    if not _VERSION.fullmatch(text):
+    if not is_version(text):
         findings.add(
             "BL112", f"`{text}` is no version", node, text, 'write it like "1.2.0", or like a branch: "main-0a1b"'
         )
     elif _LETTERED.match(text):
         message = f"`{text}` counts as a branch, later than every release"
-        findings.add("BL112", message, node, text, f"write `{text.lstrip('vVrR.')}`")
+        hint = f'write "{text.lstrip("vVrR.")}"'
+        findings.add("BL112", message, node, text, hint, severity="warning")
 
 
 def _lists(node: t.Node) -> Iterator[tuple[str, Sequence[str]]]:

@@ -9,7 +9,7 @@ from .logic import constant, entails, implies
 from .ranges import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 # What an entry hits under the first kind, it also hits under the others. Paths and class names hold no `*`, `?` or `[`.
 _WIDER: Final[Mapping[str, frozenset[str]]] = {
@@ -29,6 +29,8 @@ _WIDER: Final[Mapping[str, frozenset[str]]] = {
 _ALWAYS: Final = frozenset({"path", "spellings", "name", "ancestors", "parts", "class"})
 # Quantifiers under which an entry that is found besides changes whether a rule decides.
 _TOUCHY: Final = ("alike", "complete_or_refuse")
+# Quantifiers under which a name that is looked up besides may keep a rule from deciding.
+_WHOLE: Final = ("all", "alike")
 
 
 def in_range(earlier: t.Node, later: t.Node) -> bool:
@@ -65,9 +67,10 @@ def decides(earlier: t.Node, later: t.Node) -> bool:
     if isinstance(earlier, t.Exclude) and everything(earlier):
         return True
     if isinstance(earlier, t.Exclude) and isinstance(later, t.Exclude):
-        return earlier.unlisted == later.unlisted and not earlier.unlisted and _matches(earlier.match, later.match)
+        return not earlier.unlisted and not later.unlisted and _matches(earlier.match, later.match, _globs)
     if isinstance(earlier, t.Take) and isinstance(later, t.Take):
-        return earlier.source == later.source and _matches(earlier.match, later.match)
+        # Groups are named by the wording of their targets.
+        return earlier.source == later.source and _matches(earlier.match, later.match, str.__eq__)
     return False
 
 
@@ -76,8 +79,8 @@ def everything(step: t.Exclude) -> bool:
     return bool(_ALWAYS & set(step.match.on)) and any(p and not p.strip("*") for p in step.match.named)
 
 
-def _matches(earlier: t.Match, later: t.Match) -> bool:
-    """Whether whatever the later matcher hits, the earlier one hits too."""
+def _matches(earlier: t.Match, later: t.Match, names: Callable[[str, str], bool]) -> bool:
+    """Whether whatever the later matcher hits, the earlier one hits too; ``names`` says so of literal patterns."""
     if earlier.containing is not None and earlier.containing not in (later.containing or ""):
         return False
     if earlier.ending and not (later.ending and set(later.ending) <= set(earlier.ending)):
@@ -86,8 +89,10 @@ def _matches(earlier: t.Match, later: t.Match) -> bool:
         return False
     if bool(earlier.named) != bool(later.named) or not set(later.on) <= set(earlier.on):
         return False
+    if earlier.quantifier in _WHOLE and set(earlier.on) != set(later.on):
+        return False
     if earlier.named:
-        return all(any(_globs(e, n) for e in earlier.named) for n in later.named)
+        return all(any(names(e, n) for e in earlier.named) for n in later.named)
     touchy = earlier.quantifier in _TOUCHY
     return all(k in earlier.by or (not touchy and _WIDER.get(k, frozenset()) & set(earlier.by)) for k in later.by)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..grammar import tree as t
+from ..grammar.diagnostics import nearest
 from ..grammar.logic import constant
 from ..grammar.reach import ends, in_range, shadowed, wider
 from .lint_expressions import expressions, heads
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 _DECIDING = (t.Leave, t.Exclude, t.Take, t.Default, t.Use, t.Each)
 
 
-def lint_chains(here: Merged, strangers: frozenset[str]) -> None:
-    """Check the formats and chains of a loader; ``strangers`` are formats that are reported as misspelt."""
+def lint_chains(here: Merged, extended: frozenset[str]) -> None:
+    """Check the formats and chains of a loader; ``extended`` are the names of formats that this file may add to."""
     _unreachable(here)
     for node in here.formats:
         _sources(here, node)
-        if node.name not in strangers and (id(node) in here.own or any(id(i) in here.own for i in node.items)):
-            _default(here, node)
+        if id(node) in here.own or any(id(i) in here.own for i in node.items):
+            _default(here, node, extended)
 
 
 # --- unreachable rules ------------------------------------------------------------
@@ -146,12 +147,18 @@ def _wants(step: t.Node) -> set[str]:
 # --- the end of a chain -------------------------------------------------------------------
 
 
-def _default(here: Merged, node: t.Format) -> None:
+def _default(here: Merged, node: t.Format, extended: frozenset[str]) -> None:
     for version in here.head.versions:
         if not holds(node, version) or _closes(here, node.items, version):
             continue
+        near = nearest(node.name, extended) if extended and node.name not in extended else ""
+        if near and node.when is None:
+            message = f"no format `{node.name}` to add to"
+            here.findings.add("BL133", message, node, node.name, near)
+            return
         message = f"format `{node.name}` may leave a module undecided in {version}"
-        here.findings.add("BL121", message, node, node.name, "end its chain with `default`")
+        hint = f"{near} otherwise end its chain with `default`" if near else "end its chain with `default`"
+        here.findings.add("BL121", message, node, node.name, hint)
         return
 
 

@@ -13,6 +13,7 @@ from .family import NO_CLASS, Family, compile_family
 from .lint_expressions import calls, expressions, heads
 from .lint_keys import KeyLint
 from .lint_modules import lint_modules
+from .lint_renames import RenameLint
 from .lint_values import comparisons, literals
 from .naming import Mapper
 from .vocabulary import OPERATION_VALUES, Vocabulary
@@ -44,6 +45,7 @@ class FamilyLint:
         self.placed = vocabulary.library.family(base)[1]
         self.merged = [p.item for p in self.placed]
         self.architectures = base.architectures
+        self.renames = RenameLint(vocabulary, findings)
 
     def run(self) -> None:
         """Report everything."""
@@ -195,6 +197,8 @@ class FamilyLint:
                 if name not in self.architectures:
                     hint = nearest(name, self.architectures) or "name a class of the family"
                     self.findings.add("BL120", f"the family does not serve `{name}`", rule, name, hint)
+        elif isinstance(rule, t.Rename) and rule.kind in ("prefix", "suffix", "substring", "regex"):
+            self.renames.rename(rule, families)
         elif isinstance(rule, t.Rename) and rule.kind.startswith("path_") and not self._renames(rule, families):
             message = f"no module of the family is renamed by `{rule.old}`"
             self.findings.add("BL120", message, rule, rule.old, "spell it as the names before it left them")

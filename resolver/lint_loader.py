@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -61,29 +62,21 @@ class LoaderLint:
                 literals(expression, self.findings)
                 comparisons(expression, self.findings, numbers, words if isinstance(node, _ABOUT_MODULES) else {})
             self._statement(node)
-        strangers = self._extended() if self.file.extends else frozenset()
-        lint_chains(self.here, strangers)
+        self._extended()
+        lint_chains(self.here, self._formats() if self.file.extends else frozenset())
         lint_scopes(self.here)
 
-    def _extended(self) -> frozenset[str]:
-        """Check the formats of an extension against those that it adds to; return the names that look misspelt."""
-        known = {i.name for i in self.base.tree().items if isinstance(i, t.Format)}
-        strangers = set()
+    def _formats(self) -> frozenset[str]:
+        """Return the names of the formats that an extension may add to."""
+        return frozenset(i.name for i in self.base.tree().items if isinstance(i, t.Format))
+
+    def _extended(self) -> None:
+        """A format that is added to keeps its own condition; one that is repeated in an extension would be lost."""
+        known = self._formats() if self.file.extends else frozenset()
         for item in self.tree.items:
-            if not isinstance(item, t.Format):
-                continue
-            near = closest(item.name, known)
-            if item.name in known and item.when is not None:
-                # A format that is added to keeps its own condition; one that is repeated here would be lost.
+            if isinstance(item, t.Format) and item.name in known and item.when is not None:
                 message = f"format `{item.name}` keeps the condition of {self.base.label}"
                 self.findings.add("BL133", message, item, item.name, "leave `when` out, or name the format otherwise")
-            elif item.name not in known and item.when is None and near:
-                # A new format without a condition would take every checkpoint.
-                strangers.add(item.name)
-                message = f"{self.base.label} has no format `{item.name}` to add to"
-                hint = f"did you mean `{near}`? a new format needs a condition"
-                self.findings.add("BL133", message, item, item.name, hint)
-        return frozenset(strangers)
 
     # --- single statements -------------------------------------------------------------
 
@@ -126,8 +119,14 @@ class LoaderLint:
             for pattern in match.named:
                 if self._paths and not any(map(patterns.glob(pattern), self._paths)):
                     message = f"`{pattern}` matches no module of any family under {self.file.name}"
-                    hint = "spell it as this loader spells its modules"
+                    hint = self._meant(pattern) or "spell it as this loader spells its modules"
                     self.findings.add("BL120", message, node, pattern, hint)
+
+    def _meant(self, pattern: str) -> str:
+        """Return a suggestion: the pattern with every word that no path has put right, when that matches something."""
+        known = {part for path in self._paths for part in path.split(".")}
+        other = re.sub(r"[A-Za-z_]\w*", lambda m: m[0] if m[0] in known else closest(m[0], known) or m[0], pattern)
+        return f"did you mean `{other}`?" if any(map(patterns.glob(other), self._paths)) else ""
 
     @cached_property
     def _paths(self) -> list[str]:

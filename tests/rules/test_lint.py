@@ -7,123 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from linting import HEAD, form, found, told
 
 from bitlane.grammar import tree as t
-from bitlane.grammar.parsing import parse
 from bitlane.grammar.ranges import empty, holds, padded
-from bitlane.grammar.reach import implies
 from bitlane.paths import RULES
 from bitlane.resolver.check import Source, check
-from bitlane.resolver.expressions import Scope, evaluate
 from bitlane.resolver.lint_expressions import slip
 from bitlane.rules.library import find
-
-HEAD = 'language 1\nloader demo "1.0" "2.0" "3.0"\nread config.json quantization_config\n'
-
-
-def found(text: str, *others: str) -> list[tuple[str, int]]:
-    """Codes and lines that check reports for the first text, the others lying beside it."""
-    texts = [text, *others]
-    listed = [Source(f"{n}.rules", Path(f"{n}.rules"), s) for n, s in enumerate(texts)]
-    report = check(listed, find())
-    return [(d.code, d.span.line) for d in report.diagnostics if d.file == "0.rules"]
-
-
-def form(*lines: str, head: str = "") -> str:
-    body = "".join(f"  {line}\n" for line in lines)
-    return f'{HEAD}{head}format demo when quant_method is "demo" {{\n{body}}}\n'
-
-
-# --- unreachable rules -----------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "unreachable"),
-    [
-        ("default fp8", "default bf16", True),
-        ("default fp8 for linear", "default bf16", False),
-        ("default fp8 for linear", "default bf16 for linear", True),
-        ("default fp8 for linear, experts", "default bf16 for linear", True),
-        ('default fp8 since "2.0"', "default bf16", False),
-        ('default fp8 since "1.0"', 'default bf16 since "2.0"', True),
-        ('default fp8 until "2.0"', 'default bf16 since "2.0"', False),
-        ("default fp8 when bits > 4", "default bf16 when bits > 8", True),
-        ("default fp8 when bits > 8", "default bf16 when bits > 4", False),
-        ("default fp8 when bits >= 4", "default bf16 when bits > 4", True),
-        ("default fp8 when bits > 4", "default bf16 when bits >= 4", False),
-        ('default fp8 when algo in ("A", "B")', 'default bf16 when algo is "A"', True),
-        ('default fp8 when algo is "A"', 'default bf16 when algo in ("A", "B")', False),
-        ("default fp8 when fused", "default bf16 when fused and listed", True),
-        ("default fp8 when fused and listed", "default bf16 when fused", False),
-        ("default fp8 when fused or listed", "default bf16 when listed", True),
-        ("default fp8 when not fused", "default bf16 when fused", False),
-        ("leave linear", "exclude by exact for linear", True),
-        ("leave linear", "exclude by exact", False),
-        ("exclude by exact, glob", "exclude by glob", True),
-        ("exclude by glob", "exclude by exact, glob", True),
-        ("exclude by glob", "exclude by regex, glob", False),
-        ("exclude by exact on shards all", "exclude by exact on shards", False),
-        ("exclude by exact on shards", "exclude by exact on shards all", True),
-        ('exclude by exact containing "x"', "exclude by exact", False),
-        ("exclude by exact", 'exclude by exact containing "x"', True),
-        ("exclude by exact on path", "exclude by exact on shards", False),
-        ('refuse "no" for linear', "exclude by exact for linear", True),
-    ],
-)
-def test_shadowed_steps(before: str, after: str, unreachable: bool) -> None:
-    """A step is unreachable exactly when an earlier one decides all that it could."""
-    codes = found(form("exclusions ignore", before, after, "default bf16", head='let algo = "x"\nlet listed = true\n'))
-    assert (("BL111", 9) in codes) is unreachable, codes
-
-
-def test_rows_formats_and_lanes_are_shadowed_too() -> None:
-    """Rows of algorithms and schemes, formats, and lanes have an order as well."""
-    rows = form(
-        *("exclusions ignore", "exclude by exact", "listing layers algorithm algo", "algorithms {", '  "A" -> fp8'),
-        *("  otherwise -> bf16", '  "B" -> fp8', "}", "take listing by exact", "default bf16"),
-    )
-    assert found(rows) == [("BL111", 11)]
-    formats = HEAD + 'format a {\n  default bf16\n}\nformat b when quant_method is "x" {\n  default bf16\n}\n'
-    assert found(formats) == [("BL111", 7)]
-    lanes = "language 1\nextend lanes\nlane a from x when sm >= 90\nlane b from x when sm >= 100\n"
-    assert found(lanes + "weights a = 1\nweights b = 1\n") == [("BL111", 4)]
-
-
-def test_a_shared_step_counts_only_where_it_is_hidden_everywhere() -> None:
-    """A chain that one of two formats cannot reach is no mistake; one that neither reaches is."""
-    chain = "chain shared {\n  exclude by exact\n}\n"
-    first = 'format a when quant_method is "a" {\n  exclusions ignore\n  use shared\n  default bf16\n}\n'
-    second = 'format b when quant_method is "b" {\n  exclusions ignore\n  default bf16\n  use shared\n}\n'
-    assert found(HEAD + chain + first + second) == []
-    assert ("BL111", 5) in found(HEAD + chain + second)
-
-
-expressions = st.recursive(
-    st.sampled_from(["a", "b", 'c is "x"', 'c in ("x", "y")', "n > 4", "n >= 8", "n < 4", "n <= 8"]),
-    lambda inner: st.one_of(
-        st.builds("({} and {})".format, inner, inner),
-        st.builds("({} or {})".format, inner, inner),
-        st.builds("not ({})".format, inner),
-    ),
-    max_leaves=6,
-)
-
-
-@given(expressions, expressions)
-def test_implication_is_sound(later: str, earlier: str) -> None:
-    """Where implies() says so, no assignment of the names makes the first true and the second false."""
-    one, other = (
-        i.when for i in parse(f"language 1\nlanes\nlane x from y when {later}\nlane x from y when {earlier}\n").items
-    )
-    if not implies(one, other):
-        return
-    for a in (True, False):
-        for b in (True, False):
-            for c in ("x", "y", "z"):
-                for n in (3, 4, 5, 8, 9):
-                    scope = Scope({"a": a, "b": b, "c": c, "n": n})
-                    assert not evaluate(one, scope) or evaluate(other, scope)
-
 
 # --- versions -----------------------------------------------------------------------
 
@@ -160,6 +51,26 @@ def test_ranges_of_definitions(lines: tuple[str, ...], codes: list[str]) -> None
     )
     text = text.replace(" and y is 1", "") if not any("let y" in line for line in lines) else text
     assert [c for c, _ in found(text)] == codes
+
+
+@pytest.mark.parametrize(
+    ("head", "lines", "codes"),
+    [
+        ('let b = 1 until "2.0"\n', ("default fp8 when b is 1", "default bf16"), [("BL135", 6)]),
+        ('let b = 1 until "2.0"\n', ('default fp8 when b is 1 until "2.0"', "default bf16"), []),
+        ('let b = 1 until "2.0"\nlet b = 2 since "2.0"\n', ("default fp8 when b is 1", "default bf16"), []),
+        ('let b = 1 until "2.0"\nlet c = b\n', ("default fp8 when c is 1", "default bf16"), [("BL135", 5)]),
+        ('let b = 1 until "2.0"\nlet c = b\n', ('default fp8 when c is 1 until "1.5"', "default bf16"), []),
+        # A key that metadata has is looked up there on purpose.
+        ('let bits = 1 until "2.0"\n', ("default fp8 when bits is 1", "default bf16"), []),
+        ("", ('exclusions ignore since "2.0"', "exclude by exact", "default bf16"), [("BL128", 6)]),
+        ("", ('exclusions ignore since "2.0"', 'exclude by exact since "2.0"', "default bf16"), []),
+        ("", ('exclusions ignore since "2.0"', 'exclusions skip until "2.0"', "exclude by exact", "default bf16"), []),
+    ],
+)
+def test_versions_without_a_definition(head: str, lines: tuple[str, ...], codes: list[tuple[str, int]]) -> None:
+    """A name or a list that is there in some versions only, used in others."""
+    assert found(form(*lines, head=head)) == codes
 
 
 def test_a_default_in_every_version() -> None:
@@ -217,6 +128,33 @@ def test_misspelt_metadata_keys_of_loaders() -> None:
     assert found(form("default bf16").replace("quant_method", "wholly_other_key")) == []
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        *(("kindd", "kind"), ("nam", "name"), ("pathh", "path"), ("clas", "class"), ("layr", "layer")),
+        *(("shape_inn", "shape_in"), ("shap_out", "shape_out"), ("targt", "target"), ("fusedd", "fused")),
+        *(("blcok.bits", "block"), ("confg.bits", "config"), ("nmae", "name")),
+    ],
+)
+def test_misspelt_words_of_the_language(word: str, meant: str) -> None:
+    """Names that the language gives are short, and looked for none the less."""
+    text = form("exclusions ignore", f"exclude by exact when {word} is 1", "default bf16")
+    assert told(text) == [("BL123", "warning", f"did you mean `{meant}`?")]
+
+
+@pytest.mark.parametrize("word", ["names", "paths", "parts", "mind", "bath", "lists"])
+def test_words_that_are_merely_like_one_of_the_language(word: str) -> None:
+    """Plurals and other words with another letter are keys of some metadata."""
+    assert found(form("exclusions ignore", f"exclude by exact when {word} is 1", "default bf16")) == []
+
+
+def test_names_in_comparing_are_names() -> None:
+    """What `each ... comparing` names is used, and its functions must exist."""
+    head = "let bits_of = weight.bits\nchain one {\n  default fp8\n}\n"
+    assert found(form("each shards use one comparing bits_of", "default bf16", head=head)) == []
+    assert found(form("each shards use one comparing lenn(bits_of)", "default bf16", head=head)) == [("BL110", 9)]
+
+
 def test_a_module_shape_that_uses_a_split_is_asked_about() -> None:
     """Modules are whole; only operations know `tp`."""
     family = (
@@ -254,6 +192,22 @@ def test_an_extension_of_a_broken_file_is_checked_when_that_parses() -> None:
     extension = 'language 1\nextend loader demo\nformat g when quant_method is "g" {\n  use shared\n  default bf16\n}\n'
     assert found(extension, loader) == []
     assert found(loader, extension) == [("BL100", 7)]
+
+
+def test_a_format_that_is_nearly_one_that_can_be_added_to() -> None:
+    """Without a condition it was meant to add; with one it is new, and the other is only hinted at."""
+    typo = 'language 1\nextend loader vllm\nformat modelopt_mixd {\n  exclude named "*.self_attn.indexer.*"\n}\n'
+    assert told(typo) == [("BL133", "error", "did you mean `modelopt_mixed`?")]
+    assert found(typo.replace("mixd", "mixed")) == []
+    new = typo.replace("mixd", 'mixd when quant_method is "mine"')
+    assert told(new) == [("BL121", "error", "did you mean `modelopt_mixed`? otherwise end its chain with `default`")]
+    assert found(new.replace("}", "  default bf16\n}")) == []
+
+
+def test_a_literal_pattern_is_put_right() -> None:
+    """The nearest pattern that matches something is suggested."""
+    text = 'language 1\nextend loader vllm\nformat modelopt_mixed {\n  exclude named "modle.layers.1.*"\n}\n'
+    assert told(text) == [("BL120", "warning", "did you mean `model.layers.1.*`?")]
 
 
 def test_two_extensions_and_their_base_are_seen_together() -> None:
