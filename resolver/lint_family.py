@@ -15,6 +15,7 @@ from .lint_keys import KeyLint
 from .lint_modules import lint_modules
 from .lint_renames import RenameLint
 from .lint_values import comparisons, literals
+from .lint_versions import lint_family_versions
 from .naming import Mapper
 from .vocabulary import OPERATION_VALUES, Vocabulary
 
@@ -65,6 +66,7 @@ class FamilyLint:
         keys = KeyLint(self.merged, self.vocabulary, self.findings)
         keys.run(self.tree.items, self.architectures)
         self._lets(keys.suggested)
+        lint_family_versions(self.tree, self.merged, self.vocabulary, self.findings)
         self._architectures()
         self._spellings()
         if isinstance(self.tree.head, t.FamilyHead) and not any(isinstance(i, t.Test) for i in self.merged):

@@ -17,6 +17,7 @@ from .lint_expressions import calls, expressions
 from .lint_merged import Merged
 from .lint_scopes import lint_scopes
 from .lint_values import comparisons, literals
+from .lint_versions import lint_loader_versions
 from .vocabulary import (
     ACTIVATIONS,
     CLASS_PATTERNS,
@@ -65,6 +66,7 @@ class LoaderLint:
         self._extended()
         lint_chains(self.here, self._formats() if self.file.extends else frozenset())
         lint_scopes(self.here)
+        lint_loader_versions(self.here)
 
     def _formats(self) -> frozenset[str]:
         """Return the names of the formats that an extension may add to."""

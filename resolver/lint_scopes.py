@@ -1,4 +1,4 @@
-"""The names that a loader's expressions use: misspelt ones, definitions that nothing uses, and versions without one."""
+"""The names that a loader's expressions use: misspelt ones, and definitions that nothing uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ..grammar.format import children, walk
 from .lint_expressions import expressions, heads, slip
 from .lint_merged import evidence, paths
 from .lint_values import SPELLINGS
-from .versions import holds
 from .vocabulary import LOADER_ROOTS, LOADER_VALUES, MODULE_NAMES
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ def lint_scopes(here: Merged) -> None:
     """Check the names of a loader file."""
     _names(here)
     _unused(here)
-    _versions(here)
 
 
 # --- names that look misspelt ---------------------------------------------------------
@@ -111,56 +109,3 @@ def _targets(node: t.Node) -> tuple[str, ...]:
         return node.on
     match = getattr(node, "match", None)
     return match.on if isinstance(match, t.Match) else ()
-
-
-# --- definitions that some versions lack -------------------------------------------------
-
-
-def _versions(here: Merged) -> None:
-    """Report names that are defined in some versions only and used in others: there they are keys of the metadata."""
-    outer = [p.item for p in here.merged if isinstance(p.item, t.Let) and _ever(here, p.item)]
-    loose = [p.item for p in here.merged if isinstance(p.item, (t.Read, t.Refuse, t.Report))]
-    told: set[int] = set()
-    for version in here.head.versions:
-        places: list[tuple[list[t.Let], list[t.Node]]] = [(outer, [n for n in loose if holds(n, version)])]
-        for form in here.formats:
-            if holds(form, version):
-                inner = [i for i in form.items if isinstance(i, t.Let) and _ever(here, i)]
-                places.append(([*outer, *inner], [form, *here.in_force(form.items, version)]))
-        for lets, nodes in places:
-            for ref, name in _lacking(lets, nodes, version):
-                if id(ref) in told or name in here.vocabulary.metadata_keys:
-                    continue
-                told.add(id(ref))
-                if _stands_in(here, ref):
-                    message = f"`{name}` is not defined in {version}, where it is used"
-                    hint = f"there it is a key of the metadata; define it for {version} too"
-                    here.findings.add("BL135", message, ref, name, hint)
-
-
-def _ever(here: Merged, node: t.Let) -> bool:
-    """Whether a definition is in force in some version; one that never is has been named already."""
-    return any(holds(node, v) for v in here.head.versions)
-
-
-def _lacking(lets: Sequence[t.Let], nodes: Sequence[t.Node], version: str) -> list[tuple[t.Ref, str]]:
-    """Return the references, straight or through definitions, to names that only other versions define."""
-    ever = {i.name for i in lets}
-    now = {i.name: i for i in lets if holds(i, version)}
-    todo = [e for n in nodes for e in expressions(n)]
-    out: list[tuple[t.Ref, str]] = []
-    followed: set[str] = set()
-    while todo:
-        for ref, name in heads(todo.pop()):
-            if name in now and name not in followed:
-                followed.add(name)
-                todo.append(now[name].value)
-            elif name in ever and name not in now:
-                out.append((ref, name))
-    return out
-
-
-def _stands_in(here: Merged, ref: t.Ref) -> bool:
-    return any(
-        r is ref for n in walk(here.tree) for m in (n, *children(n)) for e in expressions(m) for r, _ in heads(e)
-    )

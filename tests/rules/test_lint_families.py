@@ -126,6 +126,14 @@ def test_unknown_keys_are_named_to_their_end() -> None:
     assert told(text) == [("BL123", "warning", "did you mean `config.vision_config`?")]
 
 
+def test_versions_of_an_engine_without_a_definition() -> None:
+    """A name that a `names` block defines in some versions, used in others."""
+    names = 'names vllm {\n  let fits = hidden_size % 64 is 0 until "0.31"\n  never up when not fits\n}\n'
+    assert [c for c, _, _ in told(family(UP, tail=names))] == ["BL135"]
+    assert found(family(UP, tail=names.replace("not fits", 'not fits until "0.31"'))) == []
+    assert found(family(UP, tail=names.replace("}", '  let fits = true since "0.31"\n}'))) == []
+
+
 # --- renames ----------------------------------------------------------------------------
 
 
