@@ -12,7 +12,7 @@ from linting import HEAD, form, found, told
 from bitlane.grammar import tree as t
 from bitlane.grammar.ranges import empty, holds, padded
 from bitlane.paths import RULES
-from bitlane.resolver.check import Source, check
+from bitlane.resolver.check import Source, check, sources
 from bitlane.resolver.lint_expressions import slip
 from bitlane.rules.library import find
 
@@ -176,6 +176,11 @@ def test_overlaps_and_operations() -> None:
         "  overlap side { one } with { tow }\n  op two elementwise bytes = 1\n}\n"
     )
     assert found(family) == [("BL110", 5)]
+
+
+def test_the_packaged_files_have_no_findings() -> None:
+    """Neither errors nor warnings: what an author's own file brings is all that he reads."""
+    assert [str(d) for d in check(sources(find()), find()).diagnostics] == []
 
 
 # --- one file among others -----------------------------------------------------------------
