@@ -1,9 +1,10 @@
-"""A compact collection of generated checkpoints with the real vLLM's answers, in one file that every checkout has.
+"""A compact collection of generated checkpoints with a real engine's answers, in one file that every checkout has.
 
     python tests/conformance/corpus.py tests/data/vllm_cases.json.gz CASES [CASES ...] --bases BASES [--keep NAME ...]
 
-Kept are cases that show something new: a deciding rule with an outcome, or a reason to refuse. Only models made from
-packaged checkpoints take part. Modules that an answer does not name are bf16.
+Kept are cases that show something new: a deciding rule with an outcome, or a reason to refuse; with ``--by-class`` new
+for their model class. Only models made from packaged checkpoints take part, or with ``--any-origin`` all. Modules that
+an answer does not name are bf16.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def unfold(folded: Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One generated checkpoint and what vLLM made of it."""
+    """One generated checkpoint and what the engine made of it."""
 
     name: str
     config: JSON
@@ -87,7 +88,50 @@ def read(path: Path) -> list[Case]:
     return out
 
 
+def differs(case: Case, folder: Path, loader: str) -> list[str]:
+    """What bitlane says otherwise than the engine about a case; ``folder`` is where the checkpoint is written."""
+    from bitlane.errors import BitlaneError
+    from bitlane.resolver.api import resolve_with
+    from bitlane.resolver.checkpoint import open_checkpoint
+    from bitlane.rules.library import find
+
+    (folder / "config.json").write_text(json.dumps(case.config))
+    (folder / "hf_quant_config.json").unlink(missing_ok=True)
+    if case.beside is not None:
+        (folder / "hf_quant_config.json").write_text(json.dumps(case.beside))
+    try:
+        found = {r.module.path: r for r in resolve_with(find(()), open_checkpoint(str(folder)), loader, "gb200")}
+    except BitlaneError as error:
+        if case.error:
+            return [] if error.exit_code == 4 else [f"{case.name}: exit code {error.exit_code}, not 4"]
+        return [f"{case.name}: refused: {error.message}"]
+    if case.error:
+        return [f"{case.name}: accepted, the engine says {case.error}"]
+    mine = {path: (r.answer.algorithm, r.module.shape) for path, r in found.items()}
+    # Experts have no shape.
+    theirs = {path: (word, case.shapes.get(path)) for path, word in case.algorithms.items()}
+    return [
+        f"{case.name} {path}: {mine.get(path)} not {theirs.get(path)}"
+        for path in sorted(mine.keys() | theirs.keys())
+        if path not in mine
+        or path not in theirs
+        or mine[path][0] != theirs[path][0]
+        or (theirs[path][1] is not None and mine[path][1] != theirs[path][1])
+    ]
+
+
 # --- making ----------------------------------------------------------------------------
+
+
+def engine(answer: JSON) -> tuple[str, str]:
+    """Name and version of the engine that answered."""
+    name = next(n for n in ("vllm", "sglang") if n in answer["meta"])
+    return name, str(answer["meta"][name])
+
+
+def refusal(answer: JSON) -> str:
+    """How the engine refuses; empty where it does not."""
+    return str(answer.get("error") or answer.get("raises") or answer["meta"].get("server_refuses") or "")
 
 
 def golden(folder: Path) -> JSON:
@@ -113,28 +157,37 @@ def blocks(config: JSON) -> dict[str, JSON]:
     return out
 
 
-def features(folder: Path, answer: JSON) -> set[tuple[str, ...]]:
-    """What a case shows: rules with their outcomes, or reasons."""
+def features(folder: Path, answer: JSON, mark: str = "") -> set[tuple[str, ...]]:
+    """What a case shows: rules with their outcomes, or reasons; ``mark`` tells groups of cases apart."""
     from bitlane.errors import BitlaneError
     from bitlane.resolver.api import resolve_with
     from bitlane.resolver.checkpoint import open_checkpoint
     from bitlane.rules.library import find
 
     try:
-        found = resolve_with(find(()), open_checkpoint(str(folder)), f"vllm@{answer['meta']['vllm']}", "gb200")
+        found = resolve_with(find(()), open_checkpoint(str(folder)), "@".join(engine(answer)), "gb200")
     except BitlaneError as error:
-        return {("refused", error.code, re.sub(r"`[^`]*`|:.*", "", error.message), str(answer.get("error"))[:24])}
-    return {(r.answer.rule_at.partition(":")[0], r.answer.rule, r.answer.algorithm, r.module.kind) for r in found}
+        return {("refused", error.code, re.sub(r"`[^`]*`|:.*", "", error.message), refusal(answer)[:24], mark)}
+    return {(r.answer.rule_at.partition(":")[0], r.answer.rule, r.answer.algorithm, r.module.kind, mark) for r in found}
 
 
-def build(folders: list[Path], bases: list[Path], most: int, keep: set[str], twice: int = 2) -> JSON:
+def build(
+    folders: list[Path],
+    bases: list[Path],
+    most: int,
+    keep: set[str],
+    twice: int = 2,
+    *,
+    by_class: bool = False,
+    any_origin: bool = False,
+) -> JSON:
     """Choose cases and fold them."""
     origins = {p.name for p in (ROOT / "model_configs").iterdir()}
     shapes: dict[str, JSON] = {}
     names: dict[str, str] = {}
     chosen: list[JSON] = []
     seen: Counter[tuple[str, ...]] = Counter()
-    version = command = ""
+    name = version = command = ""
     cases = sorted(
         (p.parent for f in folders for p in f.glob("*/golden.json.gz")), key=lambda p: (p.name not in keep, p.name)
     )
@@ -144,17 +197,26 @@ def build(folders: list[Path], bases: list[Path], most: int, keep: set[str], twi
         config = json.loads((folder / "config.json").read_text())
         size = (folder / "config.json").stat().st_size
         taken = blocks(config)
-        if home is None or about.get("origin", json.loads((home / "case.json").read_text())["origin"]) not in origins:
+        if home is None:
+            continue
+        origin = about.get("origin", json.loads((home / "case.json").read_text())["origin"])
+        if origin not in origins and not any_origin:
             continue
         answer = golden(folder)
-        shows = features(folder, answer)
+        if answer["meta"].get("left_out"):
+            continue
+        shows = features(folder, answer, config["architectures"][0] if by_class else "")
         if folder.name not in keep and (size > 20_000 or all(seen[s] >= twice for s in shows) or len(chosen) >= most):
             continue
         seen.update(shows)
-        version = answer["meta"]["vllm"]
-        text = json.dumps(config, sort_keys=True)
-        base = names.setdefault(text, f"{about['family']}" if about["family"] not in shapes else f"{about['family']}+")
-        built = modules(answer) if "modules" in answer else {}
+        name, version = engine(answer)
+        built = {} if refusal(answer) else modules(answer)
+        mine = {n: m.get("shape") for n, m in built.items()}
+        # Some classes build other modules for other metadata.
+        text = json.dumps([config, mine if by_class else None], sort_keys=True)
+        if text not in names:
+            names[text] = about["family"] + "+" * sum(b.rstrip("+") == about["family"] for b in shapes)
+        base = names[text]
         if base not in shapes:
             shapes[base] = {"config": config, "modules": {}}
         told = shapes[base]["modules"]
@@ -162,25 +224,24 @@ def build(folders: list[Path], bases: list[Path], most: int, keep: set[str], twi
         if (folder / "hf_quant_config.json").is_file():
             case["file"] = json.loads((folder / "hf_quant_config.json").read_text())
         if built:
-            mine = {n: m.get("shape") for n, m in built.items()}
             if told and told != mine:
                 continue
             told.update(mine)
             words: dict[str, list[str]] = {}
-            for name, module in built.items():
+            for path, module in built.items():
                 if module["algo"] != "bf16":
-                    words.setdefault(module["algo"], []).append(name)
+                    words.setdefault(module["algo"], []).append(path)
             case["answer"] = {word: fold(found) for word, found in words.items()}
         else:
-            case["error"] = answer["error"]
+            case["error"] = refusal(answer)[:200]
         chosen.append(case)
-    for base in shapes.values():
+    for told in shapes.values():
         groups: dict[str, list[str]] = {}
-        for name, shape in base["modules"].items():
-            groups.setdefault(json.dumps(shape), []).append(name)
-        base["modules"] = {text: json.loads(shape) for shape, found in groups.items() for text in fold(found)}
-    command = "generate.py bases, generate.py cases, run_vllm.py, corpus.py (docs/conformance.md)"
-    return {"vllm": version, "posed_gpu": [10, 0], "command": command, "bases": shapes, "cases": chosen}
+        for path, shape in told["modules"].items():
+            groups.setdefault(json.dumps(shape), []).append(path)
+        told["modules"] = {text: json.loads(shape) for shape, found in groups.items() for text in fold(found)}
+    command = f"generate.py bases, generate.py cases, run_{name}.py, corpus.py (docs/conformance.md)"
+    return {name: version, "posed_gpu": [10, 0], "command": command, "bases": shapes, "cases": chosen}
 
 
 def main() -> int:
@@ -191,8 +252,11 @@ def main() -> int:
     ap.add_argument("--bases", type=Path, nargs="+", required=True)
     ap.add_argument("--most", type=int, default=400)
     ap.add_argument("--keep", nargs="*", default=[], help="cases to keep whatever they show")
+    ap.add_argument("--twice", type=int, default=2, help="how often the same thing is shown")
+    ap.add_argument("--by-class", action="store_true")
+    ap.add_argument("--any-origin", action="store_true")
     a = ap.parse_args()
-    document = build(a.cases, a.bases, a.most, set(a.keep))
+    document = build(a.cases, a.bases, a.most, set(a.keep), a.twice, by_class=a.by_class, any_origin=a.any_origin)
     a.out.write_bytes(gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0))
     refused = sum("error" in c for c in document["cases"])
     print(

@@ -11,6 +11,7 @@ What poses as a GPU is the oracle's business (``../shared/oracle/sglang_oracle.p
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import sys
@@ -32,10 +33,10 @@ _REMOTE = ("internlm2", "mimo", "nemotron-nas")
 
 def stand_in_configs() -> None:
     """Teach transformers the model types of ``_REMOTE``: their keys as they stand, block lists as attributes."""
-    from transformers import AutoConfig, PretrainedConfig
-
+    transformers: Any = importlib.import_module("transformers")
     for model_type in _REMOTE:
-        AutoConfig.register(model_type, type("StandIn", (PretrainedConfig,), {"model_type": model_type, **_BLOCKS}))
+        stand_in = type("StandIn", (transformers.PretrainedConfig,), {"model_type": model_type, **_BLOCKS})
+        transformers.AutoConfig.register(model_type, stand_in)
 
 
 def _blocks(config: Any) -> Any:
@@ -94,9 +95,7 @@ def answer(oracle: Any, case: Path, gpu: tuple[int, int] | None) -> tuple[dict[s
     try:
         meta, modules = oracle.build(str(case / "config.json"), str(beside) if beside.is_file() else None, gpu)
     except BaseException as error:
-        import sglang
-
-        meta = {"sglang": sglang.__version__, "posed_gpu": list(gpu or ()), **about}
+        meta = {"sglang": importlib.import_module("sglang").__version__, "posed_gpu": list(gpu or ()), **about}
         return {"meta": meta, "raises": run_vllm.error_line(error, str(case))}, traceback.format_exc()
     nameless = {name.partition("#")[0] for name in modules if "#" in name}
     # Modules that share the name they are asked under are told apart by where they stand.
