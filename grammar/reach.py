@@ -27,6 +27,8 @@ _WIDER: Final[Mapping[str, frozenset[str]]] = {
 }
 # Targets that every module has a name for.
 _ALWAYS: Final = frozenset({"path", "spellings", "name", "ancestors", "parts", "class"})
+# Quantifiers under which one name that is found is enough to decide, or to refuse.
+_DECISIVE: Final = (None, "any", "all_or_refuse", "first", "agree", "listed_agree")
 # Quantifiers under which an entry that is found besides changes whether a rule decides.
 _TOUCHY: Final = ("alike", "complete_or_refuse")
 # Quantifiers under which a name that is looked up besides may keep a rule from deciding.
@@ -85,7 +87,7 @@ def _matches(earlier: t.Match, later: t.Match, names: Callable[[str, str], bool]
         return False
     if earlier.ending and not (later.ending and set(later.ending) <= set(earlier.ending)):
         return False
-    if earlier.quantifier != later.quantifier and earlier.quantifier not in (None, "any"):
+    if earlier.quantifier != later.quantifier and earlier.quantifier not in _DECISIVE:
         return False
     if bool(earlier.named) != bool(later.named) or not set(later.on) <= set(earlier.on):
         return False

@@ -43,6 +43,8 @@ from bitlane.resolver.expressions import Scope, evaluate
         ("exclude by exact", 'exclude by exact containing "x"', True),
         ("exclude by exact on path", "exclude by exact on shards", False),
         ('refuse "no" for linear', "exclude by exact for linear", True),
+        ("exclude by exact on shards all_or_refuse", "exclude by exact on shards", True),
+        ("exclude by exact on shards all_or_refuse when fused", "exclude by exact on shards", False),
         ("exclude by substring", "exclude by exact", True),
         ("exclude by substring", "exclude by parent", True),
         ("exclude by parent", "exclude by exact", True),
