@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError
 from . import patterns
+from .many import Expressions, Globs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -156,25 +157,14 @@ class Entries:
 
     def glob(self, name: str) -> int:
         """The entry matches the whole name as a shell pattern."""
-        wild = self._wild()
+        if "wild" not in self._cache:
+            places = [i for i, e in enumerate(self.texts) if _WILD & set(e)]
+            self._cache["wild"] = (places, Globs([self.texts[i] for i in places]))
         literal = self._first.get(name, -1)
         if literal >= 0 and _WILD & set(self.texts[literal]):
             literal = -1
-        if not wild:
-            return literal
-        if len(wild) > _LINEAR and not self._filter("glob", self._globs)(name):
-            return literal
-        found = next((i for i, test in wild if test(name)), -1)
+        found = self._at("wild", name)
         return found if literal < 0 or 0 <= found < literal else literal
-
-    def _wild(self) -> list[tuple[int, Callable[[str], bool]]]:
-        if "wild" not in self._cache:
-            self._cache["wild"] = [(i, patterns.glob(e)) for i, e in enumerate(self.texts) if _WILD & set(e)]
-        found: list[tuple[int, Callable[[str], bool]]] = self._cache["wild"]
-        return found
-
-    def _globs(self) -> Callable[[str], bool]:
-        return patterns.any_of([f"^{patterns.glob_to_regex(self.texts[i])}$" for i, _ in self._wild()])
 
     def regex(self, name: str) -> int:
         """A ``re:`` entry matches from the start of the name."""
@@ -208,26 +198,30 @@ class Entries:
         """Every entry is a regular expression, matched from the start, after an optional ``+:`` or ``-:``."""
         if "signed" not in self._cache:
             bare = [e[2:] if e.startswith(("+:", "-:")) else e for e in self.texts]
-            self._cache["signed"] = [(i, _compiled(e, False)) for i, e in enumerate(bare)]
-        tests: list[tuple[int, Callable[[str], bool]]] = self._cache["signed"]
-        return next((i for i, test in tests if test(name)), -1)
+            self._cache["signed"] = Expressions(bare, False, _compiled)
+        found: Expressions = self._cache["signed"]
+        return found.first(name)
 
     def pattern_full(self, name: str) -> int:
         """An entry with a special character is an expression for the whole name; a broken one matches nothing."""
         if "pattern_full" not in self._cache:
-            special = [(i, _lenient(e)) for i, e in enumerate(self.texts) if _SPECIAL & set(e)]
-            self._cache["pattern_full"] = [(i, test) for i, test in special if test is not None]
-        tests: list[tuple[int, Callable[[str], bool]]] = self._cache["pattern_full"]
-        return next((i for i, test in tests if test(name)), -1)
+            places = [i for i, e in enumerate(self.texts) if _SPECIAL & set(e)]
+            self._cache["pattern_full"] = (places, Expressions([self.texts[i] for i in places], True, _lenient))
+        return self._at("pattern_full", name)
 
     def _regex(self, lead: str, full: bool, name: str) -> int:
         key = f"regex:{lead}:{full}"
         if key not in self._cache:
-            self._cache[key] = [
-                (i, _compiled(e[len(lead) :], full)) for i, e in enumerate(self.texts) if e.startswith(lead)
-            ]
-        tests: list[tuple[int, Callable[[str], bool]]] = self._cache[key]
-        return next((i for i, test in tests if test(name)), -1)
+            places = [i for i, e in enumerate(self.texts) if e.startswith(lead)]
+            self._cache[key] = (places, Expressions([self.texts[i][len(lead) :] for i in places], full, _compiled))
+        return self._at(key, name)
+
+    def _at(self, key: str, name: str) -> int:
+        """Position of the first of some entries, kept as their positions and a search, that matches."""
+        places, among = self._cache[key]
+        at: int = among.first(name)
+        found: int = places[at] if at >= 0 else -1
+        return found
 
     def held_or_starred(self, name: str) -> int:
         """An entry with a ``*`` is a shell pattern for the whole name; any other entry holds the name."""
@@ -239,10 +233,10 @@ class Entries:
     def search(self, name: str) -> int:
         """An entry with a special character is an expression searched in the name; a broken one matches nothing."""
         if "search" not in self._cache:
-            special = [(i, _lenient(_searched(e), full=False)) for i, e in enumerate(self.texts) if _SPECIAL & set(e)]
-            self._cache["search"] = [(i, test) for i, test in special if test is not None]
-        tests: list[tuple[int, Callable[[str], bool]]] = self._cache["search"]
-        return next((i for i, test in tests if test(name)), -1)
+            places = [i for i, e in enumerate(self.texts) if _SPECIAL & set(e)]
+            texts = [_searched(self.texts[i]) for i in places]
+            self._cache["search"] = (places, Expressions(texts, False, _lenient))
+        return self._at("search", name)
 
     def class_part(self, name: str) -> int:
         """The entry occurs in the class name, letter case aside."""

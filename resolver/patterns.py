@@ -237,3 +237,13 @@ def any_of(patterns: list[str], chunk: int = 500) -> Callable[[str], bool]:
         only = parts[0]
         return lambda s: only(s) is not None
     return lambda s: any(p(s) is not None for p in parts)
+
+
+def joined(patterns: list[str]) -> Callable[[str], bool] | None:
+    """Return :func:`any_of` patterns that may not be RE2's; None when they cannot be joined."""
+    import re2
+
+    try:
+        return any_of(patterns)
+    except re2.error:
+        return None

@@ -5,19 +5,22 @@ Expected values come from the engines' goldens in ``../shared`` (skipped without
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from compare_modules import compare, goldens
 
-from bitlane.errors import BitlaneError
+from bitlane.errors import BitlaneError, CheckpointError
 from bitlane.resolver import checkpoint
 from bitlane.resolver.bucket import SHAPE_KEYS
 from bitlane.resolver.family import compile_family
 from bitlane.resolver.walk import modules, operations
 from bitlane.rules import library
 
+_CLASSES = json.loads((Path(__file__).parents[1] / "data" / "model_classes.json").read_text(encoding="utf-8"))
+ABSENT = set(_CLASSES["absent"]["vllm@0.32.0"])
 # What must be found at least, so that a moved folder does not pass as agreement (goldens at hand, counted).
 _LEAST = {"vllm": 180, "sglang": 40, "trtllm": 25}
 
@@ -58,8 +61,15 @@ def test_operations_of_every_packaged_checkpoint_have_whole_sizes(tp: int, dp: i
     seen = 0
     for folder in checkpoint.packaged().values():
         opened = checkpoint.open_checkpoint(folder)
+        if opened.architecture in ABSENT:
+            continue
         family = compile_family(lib, opened.architecture, "vllm", "0.32.0")
-        found, _ = operations(family, opened.config, values)
+        try:
+            found, _ = operations(family, opened.config, values)
+        except CheckpointError as error:
+            # A reference export whose model type no library knows.
+            assert "deepseek_ref" in error.message
+            continue
         for op in found:
             sizes = {k: v for k, v in op.attributes.items() if isinstance(v, int)}
             assert set(op.attributes) >= set(SHAPE_KEYS[op.kind]), (folder.name, op.name)
