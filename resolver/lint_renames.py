@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BitlaneError
@@ -14,6 +15,7 @@ from .naming import Mapper
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from ..grammar.findings import Findings
     from .family import Family
@@ -37,7 +39,6 @@ class RenameLint:
 
     def __init__(self, vocabulary: Vocabulary, findings: Findings) -> None:
         self.vocabulary, self.findings = vocabulary, findings
-        self._words: frozenset[str] | None = None
 
     def rename(self, rule: t.Rename, families: list[Family]) -> None:
         """Check one rename of the `names` block that ``families`` were compiled from."""
@@ -64,19 +65,36 @@ class RenameLint:
     @property
     def words(self) -> frozenset[str]:
         """The parts of every known module path and declaration, and of renames that several statements share."""
-        if self._words is None:
-            texts = [*_declared(self.vocabulary), *_paths(self.vocabulary)]
-            found = {w for text in texts for w in _WORD.findall(text)}
-            shared: Counter[str] = Counter()
-            for file in self.vocabulary.library.families():
-                for rule in (r for i in file.tree().items if isinstance(i, t.Names) for r in i.rules):
-                    if isinstance(rule, t.Rename):
-                        shared.update(set(_WORD.findall(rule.old)))
-                        found.update(_WORD.findall(rule.new) if rule.old != rule.new else ())
-                    elif isinstance(rule, t.Fuse):
-                        found.update((rule.name, *rule.shards))
-            self._words = frozenset(found | {w for w, n in shared.items() if n > 1})
-        return self._words
+        return _words(self.vocabulary)
+
+
+@lru_cache(maxsize=1)
+def _words(vocabulary: Vocabulary) -> frozenset[str]:
+    out = set(_published(vocabulary))
+    given = (v for _, files in vocabulary.givens for v in files.values())
+    for text in (*(text for value in given for text in _texts(value)), *_paths(vocabulary)):
+        out.update(_WORD.findall(text))
+    shared: Counter[str] = Counter()
+    for file in vocabulary.library.families():
+        for rule in (r for i in file.tree().items if isinstance(i, t.Names) for r in i.rules):
+            if isinstance(rule, t.Rename):
+                shared.update(set(_WORD.findall(rule.old)))
+                out.update(_WORD.findall(rule.new) if rule.old != rule.new else ())
+            elif isinstance(rule, t.Fuse):
+                out.update((rule.name, *rule.shards))
+    return frozenset(out | {w for w, n in shared.items() if n > 1})
+
+
+# Words of the packaged checkpoints, which do not change, by the folders that were asked for besides.
+_PUBLISHED: Final[dict[tuple[Path, ...], frozenset[str]]] = {}
+
+
+def _published(vocabulary: Vocabulary) -> frozenset[str]:
+    if vocabulary.models not in _PUBLISHED:
+        values = (v for files in vocabulary.documents for v in files.values())
+        texts = {text for value in values for text in _texts(value)}
+        _PUBLISHED[vocabulary.models] = frozenset(w for text in texts for w in _WORD.findall(text))
+    return _PUBLISHED[vocabulary.models]
 
 
 def names(family: Family) -> Iterator[str]:
@@ -103,12 +121,6 @@ def _paths(vocabulary: Vocabulary) -> Iterator[str]:
                 for block in stack.blocks:
                     for template in block.templates:
                         yield from (*template.checkpoint, template.path)
-
-
-def _declared(vocabulary: Vocabulary) -> Iterator[str]:
-    for files in (*vocabulary.documents, *(f for _, f in vocabulary.givens)):
-        for value in files.values():
-            yield from _texts(value)
 
 
 def _texts(value: Any) -> Iterator[str]:
