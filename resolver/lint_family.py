@@ -61,7 +61,7 @@ class FamilyLint:
                 self._module(node)
             elif isinstance(node, t.Names):
                 self._loader(node)
-        lint_modules(self.placed, {id(n) for n in walk(self.tree)}, self.findings)
+        lint_modules(self.placed, {id(n) for n in walk(self.tree)}, self.file.extends, self.findings)
         self._overlaps()
         keys = KeyLint(self.merged, self.vocabulary, self.findings)
         keys.run(self.tree.items, self.architectures)

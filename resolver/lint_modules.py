@@ -28,8 +28,11 @@ class _Built(NamedTuple):
     file: str
 
 
-def lint_modules(merged: Sequence[Placed], own: set[int], findings: Findings) -> None:
-    """Report modules of the file (their identities are ``own``) without sizes, and those that are there already."""
+def lint_modules(merged: Sequence[Placed], own: set[int], extends: bool, findings: Findings) -> None:
+    """Report modules of the file (their identities are ``own``) without sizes, and those that are there already.
+
+    ``extends``: of two files, the one that extends the other is told.
+    """
     seen: dict[str, list[_Built]] = {}
     for placed in merged:
         for found in _built((placed.item,), (), "", placed.file):
@@ -39,7 +42,8 @@ def lint_modules(merged: Sequence[Placed], own: set[int], findings: Findings) ->
                 hint = "give them behind its path: `[OUT, IN]`"
                 findings.add("BL136", message, found.node, found.node.path, hint)
             for other in seen.get(found.path, ()):
-                if (mine or id(other.node) in own) and _both(found, other):
+                told = (mine or id(other.node) in own) and (extends or found.file == other.file)
+                if told and _both(found, other):
                     _twice(*((found, other) if mine else (other, found)), findings)
                     break
             seen.setdefault(found.path, []).append(found)

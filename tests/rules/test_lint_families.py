@@ -84,6 +84,14 @@ def test_a_module_that_the_extended_file_builds_already(overlay: str, twice: boo
     assert ([c for c, _ in found(OVERLAY + overlay)] == ["BL122"]) is twice
 
 
+def test_the_file_that_is_extended_is_not_told_of_it() -> None:
+    """One mistake, one report."""
+    base = family(UP)
+    overlay = 'language 1\nextend family demo\nstack more of layers at "model.layers.{i}." {\n  ' + UP + "\n}\n"
+    assert found(base, overlay) == []
+    assert found(overlay, base) == [("BL122", 4)]
+
+
 # --- keys of configs ----------------------------------------------------------------------
 
 
