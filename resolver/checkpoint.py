@@ -14,7 +14,13 @@ from ..errors import CheckpointError, UsageError
 from ..grammar.diagnostics import nearest
 from .metadata import Document, check_depth, read_json
 
-QUANT_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json", "quant_cfg.json")
+QUANT_FILES = (
+    "hf_quant_config.json",
+    "quantize_config.json",
+    "quant_config.json",
+    "quant_cfg.json",
+    "quant_model_description.json",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,8 +162,16 @@ def _each(chooser: Chooser, rule: Rule, step: t.Each, module: Module) -> Outcome
         identities.append(_identity(chooser, step, answer))
     chooser.enter(module)
     if any(i != identities[0] for i in identities):
-        outcomes = [UNQUANTIZED if a is None else a.algorithm for a in answers]
-        pairs = ", ".join(f"{n.rpartition('.')[2]} {o}" for n, o in zip(names, outcomes, strict=True))
+        # One name for every outcome says it; hundreds of experts would drown it.
+        shown: dict[str, str] = {}
+        for name, answer in zip(names, answers, strict=True):
+            shown.setdefault(UNQUANTIZED if answer is None else answer.algorithm, name)
+        if len(names) <= _ALL_SHOWN:
+            outcomes = [UNQUANTIZED if a is None else a.algorithm for a in answers]
+            told = [f"{n.rpartition('.')[2]} {o}" for n, o in zip(names, outcomes, strict=True)]
+        else:
+            told = [f"{n.removeprefix(module.path + '.')} {o}" for o, n in shown.items()]
+        pairs = ", ".join(told)
         places = tuple(e for a in answers if a is not None for e in a.evidence)
         raise chooser.refusal(
             rule, module, f"`{module.path}` is declared in more than one way: {pairs}", "BL245", places
@@ -181,6 +189,7 @@ def _identity(chooser: Chooser, step: t.Each, answer: Answer | None) -> list[Any
     return [evaluate(e, scope) for e in step.comparing]
 
 
+_ALL_SHOWN: Final = 6
 _ACTIONS: Final[Mapping[type, Action]] = {
     t.Leave: _leave,
     t.Exclude: exclude,

@@ -151,8 +151,7 @@ def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]
             reading.findings.append(
                 (
                     "BL291",
-                    f"the exclusion at {at_entry[number]} is no printable text; "
-                    "it matches nothing",
+                    f"the exclusion at {at_entry[number]} is no printable text; it matches nothing",
                 )
             )
             continue
@@ -197,8 +196,7 @@ def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str]
         reading.findings.append(
             (
                 "BL291",
-                f"{odd} keys of the listing at {at} are no printable texts; "
-                "they match nothing",
+                f"{odd} keys of the listing at {at} are no printable texts; they match nothing",
             )
         )
         names = [n for n in names if sane_name(n)]

@@ -9,6 +9,7 @@ from ..grammar import tree as t
 from .answers import Answer, RefusalError, activations
 from .bound import Binder
 from .entries import Entries
+from .experts import numbers
 from .expressions import ABSENT
 from .targets import named
 
@@ -39,6 +40,7 @@ class Question:
 
     __slots__ = (
         "_binder",
+        "_experts",
         "_named",
         "_names",
         "_rule_texts",
@@ -65,6 +67,7 @@ class Question:
         self._tests: dict[int, Callable[[], Any]] = {}
         self._named: dict[int, Entries] = {}
         self._names: dict[tuple[str, ...], list[str]] = {}
+        self._experts: dict[int, list[int]] = {}
         self._spelled: dict[str, tuple[str, ...]] = {}
         self._rule_texts: dict[int, str] = {}
 
@@ -109,8 +112,21 @@ class Question:
         """Return the texts that a rule is tried on, for the module that was entered."""
         found = self._names.get(on)
         if found is None:
-            found = self._names[on] = [n for o in on for n in named(module, o, self.packed, self.reading.loader)]
+            found = self._names[on] = [n for o in on for n in self._named_on(module, o)]
         return found
+
+    def _named_on(self, module: Module, on: str) -> list[str]:
+        return self._any_expert(module) if on == "any_expert" else self.targets(module, on)
+
+    def _any_expert(self, module: Module) -> list[str]:
+        if module.kind != "experts":
+            return []
+        leaves = self.reading.loader.builtin.get("expert0", ())
+        count = module.attributes.get("count", 1)
+        if count not in self._experts:
+            declared = self.declared
+            self._experts[count] = numbers([*declared.exclusions.texts, *declared.groups.texts], count)
+        return [f"{module.path}.{n}.{leaf}" for n in self._experts[count] for leaf in leaves]
 
     def spellings(self, path: str) -> tuple[str, ...]:
         """Return a path and the other spellings under which listings are searched, in order."""

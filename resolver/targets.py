@@ -38,6 +38,8 @@ _NAMED: Final[Mapping[str, Callable[[Module, Mapping[str, tuple[str, ...]], Load
     "parent": lambda m, _p, _l: [m.path.rpartition(".")[0]],
     "ancestors": lambda m, _p, _l: list(ancestors(m.path)),
     "parts": lambda m, _p, _l: m.path.split("."),
+    # Which experts these are depends on what is declared: the question knows.
+    "any_expert": lambda _m, _p, _l: [],
     "class": lambda m, _p, _l: [m.cls],
 }
 

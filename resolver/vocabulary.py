@@ -40,6 +40,7 @@ TARGETS: Final[Mapping[str, str]] = {
     "ancestors": "the path and every ancestor, longest first",
     "parts": "the parts of the path",
     "expert0": "the leaves of the first expert, as `builtin expert0` names them",
+    "any_expert": "those leaves of the first and the last expert, and of every expert whose number an entry names",
     "class": "the engine's class of the module",
 }
 # Kinds that need something else than names to look at.

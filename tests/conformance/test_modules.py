@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from compare_modules import compare, goldens
 
-from bitlane.errors import BitlaneError, CheckpointError
+from bitlane.errors import BitlaneError
 from bitlane.resolver import checkpoint
 from bitlane.resolver.bucket import SHAPE_KEYS
 from bitlane.resolver.family import compile_family
@@ -64,12 +64,9 @@ def test_operations_of_every_packaged_checkpoint_have_whole_sizes(tp: int, dp: i
         if opened.architecture in ABSENT:
             continue
         family = compile_family(lib, opened.architecture, "vllm", "0.32.0")
-        try:
-            found, _ = operations(family, opened.config, values)
-        except CheckpointError as error:
-            # A reference export whose model type no library knows.
-            assert "deepseek_ref" in error.message
+        if opened.config.get("model_type") == "deepseek_ref":  # known to no library; the family refuses it
             continue
+        found, _ = operations(family, opened.config, values)
         for op in found:
             sizes = {k: v for k, v in op.attributes.items() if isinstance(v, int)}
             assert set(op.attributes) >= set(SHAPE_KEYS[op.kind]), (folder.name, op.name)
