@@ -51,7 +51,9 @@ def _unreachable(here: Merged) -> None:
     pairs += [found[0] for key, found in hidden.items() if len(found) == uses[key]]
     pairs += [pair for pair in _refused(here) if id(pair[0]) not in {id(p[0]) for p in pairs}]
     for later, earlier in pairs:
-        if id(later) in here.own and constant(getattr(later, "when", None)) is not False:
+        # What an overlay puts before the steps of a file is meant to.
+        overlaid = id(earlier) not in here.own and not here.file.extends
+        if id(later) in here.own and not overlaid and constant(getattr(later, "when", None)) is not False:
             here.unreachable.add(id(later))
             related = (earlier, "this one decides before") if id(earlier) in here.own else None
             hint = "put it before, or remove it"

@@ -124,6 +124,15 @@ def test_one_mistake_is_one_report() -> None:
     assert found(form("default bf16", head="let algorithm_word = quant_algo\n", when="algoritm_word")) == [("BL123", 5)]
 
 
+def test_a_file_is_not_blamed_for_what_an_overlay_puts_before_it() -> None:
+    """An overlay decides first, on purpose; what it adds too late is its own mistake."""
+    base = form("use late", "default fp8", head='chain late {\n  exclude named "*.gate"\n}\n')
+    before = "language 1\nextend loader demo\nformat demo {\n  default bf16\n}\n"
+    assert found(base, before) == []
+    after = 'language 1\nextend loader demo\nchain late {\n  exclude named "*.gate"\n  exclude named "*.mlp.gate"\n}\n'
+    assert found(after, base) == [("BL111", 5)]
+
+
 def test_groups_that_are_left_out_are_no_step() -> None:
     """`leave groups` drops declarations, wherever it stands."""
     lines = ("groups layers", "take group by exact", "schemes {", "  fp8", "}", "default bf16", "leave groups when odd")
