@@ -61,12 +61,17 @@ class LoaderLint:
             for expression in expressions(node):
                 calls(expression, self.findings)
                 literals(expression, self.findings)
-                comparisons(expression, self.findings, numbers, words if isinstance(node, _ABOUT_MODULES) else {})
+                comparisons(expression, self.findings, numbers, words if self._of_modules(node) else {})
             self._statement(node)
         self._extended()
         lint_chains(self.here, self._formats() if self.file.extends else frozenset())
         lint_scopes(self.here)
         lint_loader_versions(self.here)
+
+    def _of_modules(self, node: t.Node) -> bool:
+        """Whether the names of a module mean one in a statement, not keys of the metadata."""
+        inner = isinstance(node, t.Refuse) and node.kinds != ("groups",) and all(node is not i for i in self.tree.items)
+        return inner or isinstance(node, _ABOUT_MODULES)
 
     def _formats(self) -> frozenset[str]:
         """Return the names of the formats that an extension may add to."""

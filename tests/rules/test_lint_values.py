@@ -57,6 +57,8 @@ def test_a_kind_of_the_metadata_is_no_kind_of_module() -> None:
     """Outside of steps `kind` is a key of the block; a definition of that name is what it says."""
     assert told(form("default bf16", when='kind is "linaer"')) == []
     assert told(form("default fp8 when kind is 3", "default bf16", head="let kind = block.kind\n")) == []
+    assert told(form("default bf16", head='refuse "odd" when kind is "linaer"\n')) == []
+    assert [c for c, _, _ in told(form('refuse "odd" when kind is "linaer"', "default bf16"))] == ["BL134"]
 
 
 @pytest.mark.parametrize(("word", "meant"), [("True", "true"), ("FALSE", "false"), ("None", "null"), ("nil", "null")])
