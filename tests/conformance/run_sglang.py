@@ -101,9 +101,9 @@ def answer(oracle: Any, case: Path, gpu: tuple[int, int] | None) -> tuple[dict[s
     # Modules that share the name they are asked under are told apart by where they stand.
     modules = {m["path"] if name.partition("#")[0] in nameless else name: m for name, m in modules.items()}
     if meta["quant_config"] is None:
-        # The oracle learns what an embedding is called from what the quantization config is asked.
-        modules = {name: m for name, m in modules.items() if m["kind"] != "embed"}
-        meta["left_out"] = "embeddings"
+        # The oracle learns what embedding and head are called from what the quantization config is asked.
+        modules = {name: m for name, m in modules.items() if m["kind"] not in ("embed", "lm_head")}
+        meta["left_out"] = "embeddings and heads"
     return {"meta": {**meta, **about}, "modules": modules}, ""
 
 
