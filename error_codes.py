@@ -127,6 +127,7 @@ GROUPS: Final = (
             "BL301": "the weights are larger than the GPU's memory",
             "BL302": "a sequence is longer than the positions that the config names",
             "BL303": "a file beside config.json cannot be read, and the engine does not read it",
+            "BL304": "an explicit mode that no module of the model takes",
         },
     ),
     Group(

@@ -34,7 +34,7 @@ class Question:
         """Answer it."""
         from ..resolver.api import resolve
 
-        modes = {k: v for k, v in (("gemm", self.gemm_mode), ("moe", self.moe_mode)) if v}
+        modes = {k: v for k, v in (("gemm", self.gemm_mode), ("moe", self.moe_mode)) if v is not None}
         return resolve(self.checkpoint, self.loader, self.system, rules=self.rules, models=self.models, modes=modes)
 
     def lanes(self, answer: Resolution) -> Lanes:

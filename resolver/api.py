@@ -6,11 +6,10 @@ from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointError, UsageError
-from .answers import Answer
 from .checkpoint import Checkpoint, open_checkpoint
 from .decide import Chooser
 from .declarations import Declarations, declarations
+from .explicit import checked, idle, override
 from .expressions import evaluate, present
 from .family import Family, compile_family
 from .inforce import in_force
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
+    from ..errors import CheckpointError
     from ..rules.library import Library
+    from .answers import Answer
     from .loader import Loader
     from .modules import Module
     from .systems import System
@@ -96,9 +97,10 @@ def resolve_with(
     hardware = find_system(system, perf_data, library)
     family = compile_family(library, opened.architecture, compiled.name, compiled.version)
     asked = _asked(library, opened, compiled, family, hardware)
-    chosen = _explicit(modes or {})
-    rows = asked.rows() if not chosen else [asked.row(m, _override(m, chosen)) for m in asked.modules]
+    chosen = checked(modes or {})
+    rows = asked.rows() if not chosen else [asked.row(m, override(m, chosen)) for m in asked.modules]
     problems = [Problem(code, message) for code, message in asked.reading.findings]
+    problems += idle(chosen, rows)
     problems += [_unread(name, error) for name, error in opened.damaged.items()]
     problems += [_duplicates(d.name, d.duplicates) for d in opened.files.values() if d.duplicates]
     return Resolution(
@@ -195,34 +197,6 @@ def _declared(opened: Checkpoint, reading: Reading, family: Family) -> Declarati
     declared = declarations(reading, family.renames)
     cache[key] = (reading.format, family, reading.block, declared, reading.findings[before:])
     return declared
-
-
-_MODES = {"gemm": ("linear",), "moe": ("experts",), "lm_head": ("lm_head",)}
-
-
-def _explicit(modes: Mapping[str, str]) -> dict[str, str]:
-    for key in modes:
-        if key not in _MODES:
-            raise UsageError("BL224", f"unknown mode `{key}`", place="modes", help="gemm, moe or lm_head")
-    return {k: v for k, v in modes.items() if v}
-
-
-def _override(module: Module, modes: Mapping[str, str]) -> Answer | None:
-    """Apply an explicit mode; modules that engines never quantize keep their precision."""
-    if not modes or not module.configured:
-        return None
-    for mode, kinds in _MODES.items():
-        if mode in modes and module.kind in kinds:
-            algorithm, _, activations = modes[mode].partition(":")
-            return Answer(
-                algorithm,
-                activations or ("none" if algorithm.startswith(("w4a16", "bf16")) else "dynamic"),
-                f"explicit --{mode}-mode",
-                "command line",
-                (),
-                "given by the user",
-            )
-    return None
 
 
 def _kv_cache(reading: Reading) -> str:

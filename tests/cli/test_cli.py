@@ -287,3 +287,21 @@ def test_a_task_file_is_not_replaced_unasked(tmp_path):
     assert (result.exit_code, "error[BL279]" in result.stderr, file.read_text()) == (2, True, "mine")
     assert run("task", "new", file, LIGHTNING, *TARGET, "--force").exit_code == 0
     assert "mine" not in file.read_text()
+
+
+def test_a_mode_that_nothing_takes_is_told_and_an_empty_one_refused():
+    dense = ["resolve", "Qwen/Qwen3-0.6B", "--loader", "vllm", "--system", "b200", "--json"]
+    told = json.loads(run(*dense, "--moe-mode", "nvfp4").stdout)
+    assert [p["code"] for p in told["problems"]] == ["BL304"]
+    for word in ("", ":static", "fp8:sometimes"):
+        result = run(*dense, "--gemm-mode", word)
+        assert (result.exit_code, "error[BL224]" in result.stderr) == (2, True)
+
+
+def test_an_explicit_weight_only_word_keeps_activations_alone():
+    asked = ["resolve", "openai/gpt-oss-120b", "--loader", "vllm", "--system", "b200", "--json"]
+    lanes = [
+        {m["lane"] for m in json.loads(run(*asked, *more).stdout)["modules"] if m["kind"] == "experts"}
+        for more in ([], ["--moe-mode", "mxfp4"])
+    ]
+    assert lanes == [{"mxfp4_wo"}, {"mxfp4_wo"}]
