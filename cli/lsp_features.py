@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..cachedir import private_dir, write_atomic
 from ..grammar import words
-from ..grammar.messages import BLOCK_RULES, keywords, spelled, starts
+from ..grammar.expected import keywords, spelled, starts
+from ..grammar.messages import BLOCK_RULES
 from ..grammar.scan import Logical, pieces, statements
 from ..resolver.entries import KINDS
 from ..resolver.expressions import FUNCTIONS

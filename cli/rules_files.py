@@ -117,6 +117,7 @@ def check_command(
     Every file is checked together with the others in force. Exit code 3 when a file is unusable, 0 otherwise; with
     --strict 1 when there are warnings.
     """
+    from ..grammar.parsing import MAX_ERRORS
     from ..grammar.render import render
     from ..resolver.check import check
     from ..rules.library import find_usable
@@ -128,6 +129,8 @@ def check_command(
         tell(list(report.diagnostics), texts)
         files = f"{len(listed)} file{'s' if len(listed) != 1 else ''}"
         click.echo(f"{files} checked: {_counted(report.errors, 'error')}, {_counted(report.warnings, 'warning')}")
+        for name in report.cut_short():
+            click.echo(f"{name}: only the first {MAX_ERRORS} mistakes are told; there may be more")
     else:
         from .. import __version__
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .messages import keywords, spelled, starts
+from .expected import keywords, spelled, starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

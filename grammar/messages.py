@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from .diagnostics import Diagnostic, closest
+from .expected import choices, expected, join, keywords, starts
+from .foreign import CHARACTERS, WORDS
 from .scan import STARTERS, Logical, Piece, pieces, statements
 from .tree import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from lark.exceptions import UnexpectedInput
 
@@ -38,16 +38,6 @@ LABELS: Final[dict[str, str]] = {
     "unexpected": "anything else",
 }
 
-_WORDS: Final = {
-    "_NL": "the end of the line",
-    "PATH": "a name",
-    "STRING": 'a "string"',
-    "INT": "a number",
-    "FLOAT": "a number",
-    "SIGNED": "a number",
-}
-# How the grammar writes a set of words: in parentheses, and no longer word may begin with one of them.
-_ALTERNATIVES: Final = re.compile(r"\(([a-z0-9_|]+)\)\(\?!")
 _OPERATORS: Final = {"==": "is", "=": "is", "!=": "is not", "&&": "and", "||": "or", "!": "not"}
 # What may stand in a block, by the word that opens it.
 BLOCK_RULES: Final = {
@@ -95,6 +85,23 @@ class _Fault:
         """Whether the fault is at a statement's first word."""
         here = self.statement
         return here is not None and (here.first, here.pieces[0].column) == (self.line, self.column)
+
+    @property
+    def header(self) -> str:
+        """The kind of file that its head names."""
+        heads = [p.text for logical in self.logicals[1:2] for p in logical.pieces[:2]]
+        return next((w for w in heads if w != "extend"), "")
+
+    def before(self) -> Piece | None:
+        """The token before the fault, in its statement."""
+        here = self.statement
+        passed = [p for p in here.pieces if (p.line, p.column) < (self.line, self.column)] if here is not None else []
+        return passed[-1] if passed else None
+
+    def rest(self) -> str:
+        """The line from the fault on."""
+        source = self.text.split("\n")[self.line - 1 : self.line]
+        return source[0][self.column - 1 :] if source else ""
 
     def enclosing(self) -> list[Logical]:
         """Heads of the blocks that are open at the fault, outermost first."""
@@ -209,7 +216,12 @@ def _balance(here: Logical, fault: _Fault, opening: str) -> int:
 
 def _header(fault: _Fault) -> _Found | None:
     if "LANGUAGE" in fault.accepted:
-        return "no-language", "a rule file starts with `language 1`", _span(fault), "make that its first line"
+        hint = "make that its first line"
+        if fault.rest().startswith(("//", "--", ";", "/*")):
+            hint = "comments start with `#`"
+        elif fault.word.lower() == "language":
+            hint = "write it in small letters"
+        return "no-language", "a rule file starts with `language 1`", _span(fault), hint
     if {"LOADER", "FAMILY", "LANES"} <= fault.accepted:
         close = closest(fault.word, ("loader", "family", "lanes", "extend"))
         hint = (
@@ -220,10 +232,10 @@ def _header(fault: _Fault) -> _Found | None:
 
 
 def _operator(fault: _Fault) -> _Found | None:
-    source = fault.text.split("\n")[fault.line - 1 : fault.line]
-    rest = source[0][fault.column - 1 :] if source else ""
+    rest = fault.rest()
     found = next((o for o in ("==", "!=", "&&", "||", "=", "!") if rest.startswith(o)), "")
-    fits = "IS" in fault.accepted or (found == "!" and "NOT" in fault.accepted)
+    joins = found in ("&&", "||") and bool({"AND", "OR"} & fault.accepted)
+    fits = "IS" in fault.accepted or joins or (found == "!" and "NOT" in fault.accepted)
     if not found or not fits:
         return None
     span = Span(fault.line, fault.column, fault.line, fault.column + len(found))
@@ -234,6 +246,11 @@ def _version(fault: _Fault) -> _Found | None:
     here = fault.statement
     if here is None or fault.word[:1] not in "0123456789" or "STRING" not in fault.accepted:
         return None
+    if not fault.word:
+        if here.word != "loader":
+            return None
+        name = here.pieces[1].text if len(here.pieces) > 1 else "NAME"
+        return "ends-early", "a loader names the versions it describes", _span(fault), f'write `loader {name} "1.0"`'
     before = [p.text for p in here.pieces if (p.line, p.column) < (fault.line, fault.column)]
     if not before or not (before[-1] in ("since", "until") or before[0] in ("under", "loader")):
         return None
@@ -264,23 +281,24 @@ def _misplaced(fault: _Fault) -> _Found | None:
         homes = ["in the first lines of a file"]
     opened = fault.enclosing()
     where = f"inside `{opened[-1].word}`" if opened else "at the top of a file"
-    hint = "it belongs " + _join(homes)
+    hint = "it belongs " + join(homes)
     return "misplaced-statement", f"`{fault.word}` cannot stand {where}", _span(fault), hint
 
 
 def _unknown(fault: _Fault) -> _Found | None:
     if not fault.first or not fault.word[:1].isalpha():
         return None
-    names, _ = _choices(fault.accepted)
+    names, _ = choices(fault.accepted)
     close = closest(fault.word, names)
-    hint = f"did you mean `{close}`?" if close else _expected(fault.accepted)
+    close = close or closest(fault.word.lower(), names)
+    hint = f"did you mean `{close}`?" if close else expected(fault.accepted, fault.header)
     return "unknown-statement", f"`{fault.word}` starts no statement here", _span(fault), hint
 
 
 def _comma(fault: _Fault) -> _Found | None:
     if "COMMA" not in fault.accepted or not fault.word or not (fault.word[0].isalpha() or fault.word[0] == '"'):
         return None
-    if closest(fault.word, _choices(fault.accepted)[0]):
+    if fault.word not in ("and", "or") and closest(fault.word, choices(fault.accepted)[0]):
         return None
     return "missing-comma", f"unexpected `{fault.word}`", _span(fault), "separate the members of a list by commas"
 
@@ -289,9 +307,31 @@ def _character(fault: _Fault) -> _Found | None:
     char = fault.word[:1]
     if fault.kind or not char:
         return None
-    hint = {"'": 'strings stand in double quotes: "text"', ";": "write one statement a line"}.get(char, "remove it")
+    hint = "comments start with `#`" if fault.rest().startswith("//") else CHARACTERS.get(char, "remove it")
     span = Span(fault.line, fault.column, fault.line, fault.column + 1)
-    return "foreign-character", f"unexpected character `{char}`", span, hint
+    name = f"`{char}`" if char.isprintable() else f"U+{ord(char):04X}"
+    return "foreign-character", f"unexpected character {name}", span, hint
+
+
+def _flag(fault: _Fault) -> _Found | None:
+    """A misspelt word that the parser took for the name of an option."""
+    before = fault.before()
+    if before is None or before.kind != "word" or fault.accepted != {"EQUAL"}:
+        return None
+    close = closest(before.text, keywords())
+    if not close:
+        return None
+    return "misspelt-word", f"unexpected `{before.text}`", _at(before), f"did you mean `{close}`?"
+
+
+def _inline(fault: _Fault) -> _Found | None:
+    before = fault.before()
+    if before is None or before.text not in ("{", "}") or "_NL" not in fault.accepted or not fault.word:
+        return None
+    what = (
+        "a block's statements stand on lines of their own" if before.text == "{" else "`}` stands on a line of its own"
+    )
+    return "unexpected", f"unexpected `{fault.word}`", _span(fault), what
 
 
 _LOOKS: Final[tuple[Callable[[_Fault], _Found | None], ...]] = (
@@ -304,6 +344,8 @@ _LOOKS: Final[tuple[Callable[[_Fault], _Found | None], ...]] = (
     _version,
     _json,
     _character,
+    _flag,
+    _inline,
     _misplaced,
     _unknown,
     _comma,
@@ -311,16 +353,13 @@ _LOOKS: Final[tuple[Callable[[_Fault], _Found | None], ...]] = (
 
 
 def _general(fault: _Fault) -> tuple[str, str, str]:
-    names, _ = _choices(fault.accepted)
-    close = closest(fault.word, names) if fault.word else ""
+    names, _ = choices(fault.accepted)
+    close = WORDS.get(fault.word.lower(), "") or (closest(fault.word, names) if fault.word else "")
     if close:
         return "misspelt-word", f"unexpected `{fault.word}`", f"did you mean `{close}`?"
     if not fault.word or fault.kind in ("_NL", "$END"):
-        return "ends-early", "the statement ends too early", _expected(fault.accepted)
-    return "unexpected", f"unexpected `{fault.word}`", _expected(fault.accepted)
-
-
-# --- what may stand where ---------------------------------------------------------
+        return "ends-early", "the statement ends too early", expected(fault.accepted)
+    return "unexpected", f"unexpected `{fault.word}`", expected(fault.accepted)
 
 
 def _word_at(source: str, column: int) -> str:
@@ -333,74 +372,3 @@ def _word_at(source: str, column: int) -> str:
     while size < len(rest) and (rest[size].isalnum() or rest[size] in "_."):
         size += 1
     return rest[: max(1, size)]
-
-
-@lru_cache(maxsize=1)
-def _terminals() -> dict[str, Any]:
-    from .parsing import parser
-
-    return {t.name: t for t in parser().terminals}
-
-
-def spelled(name: str) -> list[str]:
-    """Return the words that a terminal stands for, none when it is no set of words."""
-    pattern = _terminals().get(name)
-    value = pattern.pattern.value if pattern is not None else ""
-    listed = _ALTERNATIVES.match(value)
-    if listed is not None:
-        return listed[1].split("|")
-    return [value] if value.replace("_", "").isalpha() else []
-
-
-@lru_cache(maxsize=1)
-def keywords() -> tuple[str, ...]:
-    """Every word that the grammar gives a meaning, sorted."""
-    return tuple(sorted({w for name in _terminals() for w in spelled(name)}))
-
-
-@lru_cache(maxsize=64)
-def starts(rule: str) -> frozenset[str]:
-    """Return the words that an alternative of a grammar rule starts with."""
-    from .parsing import parser
-
-    out: set[str] = set()
-    todo, seen = [rule], {rule}
-    while todo:
-        name = todo.pop()
-        for production in parser().rules:
-            if production.origin.name != name or not production.expansion:
-                continue
-            first = production.expansion[0]
-            if first.is_term:
-                out.update(spelled(first.name))
-            elif first.name not in seen:
-                seen.add(first.name)
-                todo.append(first.name)
-    return frozenset(out)
-
-
-def _choices(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Split acceptable terminals into keywords (as written) and kinds of token (in words)."""
-    words: set[str] = set()
-    kinds: set[str] = set()
-    for name in names:
-        found = spelled(name)
-        pattern = _terminals().get(name)
-        words.update(found)
-        if name in _WORDS:
-            kinds.add(_WORDS[name])
-        elif not found and pattern is not None and pattern.pattern.type == "str":
-            kinds.add(f"`{pattern.pattern.value}`")
-        elif not found and name in ("COMPARE", "ADD", "MUL", "MINUS"):
-            kinds.add("an operator")
-    return sorted(words), sorted(kinds)
-
-
-def _expected(accepted: Iterable[str]) -> str:
-    words, kinds = _choices(accepted)
-    items = [*kinds, *(f"`{w}`" for w in words)]
-    return "expected " + _join(items[:8] + (["..."] if len(items) > 8 else [])) if items else ""
-
-
-def _join(items: list[str]) -> str:
-    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " or " + items[-1]

@@ -145,6 +145,7 @@ def parse(text: str, name: str = "<rules>") -> tree.File:
     RuleSyntaxError
         With one diagnostic per mistake: after each, the statement that holds it is neutralised and parsing starts over.
     """
+    from .foreign import without_echoes
     from .recovery import Recovery
 
     if len(text) > MAX_TEXT:
@@ -164,7 +165,7 @@ def parse(text: str, name: str = "<rules>") -> tree.File:
         found.setdefault(line, _moved(result, recovery.shift))
         if len(found) == MAX_ERRORS or not recovery.repair(result):
             break
-    raise RuleSyntaxError(sorted(found.values(), key=lambda d: (d.span.line, d.span.column)))
+    raise RuleSyntaxError(without_echoes(sorted(found.values(), key=lambda d: (d.span.line, d.span.column)), text))
 
 
 def _moved(found: Diagnostic, shift: int) -> Diagnostic:

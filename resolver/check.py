@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from ..grammar import tree as t
 from ..grammar.diagnostics import Diagnostic, RuleSyntaxError, nearest
 from ..grammar.findings import Findings, ordered
 from ..grammar.lint import kind_of, lint
-from ..grammar.parsing import parse
+from ..grammar.parsing import MAX_ERRORS, parse
 from ..rules.library import Library, RuleFile, opened, read_head
 from .lint_family import FamilyLint
 from .lint_lanes import lint_lanes
@@ -62,6 +63,11 @@ class Report:
     def warnings(self) -> int:
         """Number of warnings."""
         return len(self.diagnostics) - self.errors
+
+    def cut_short(self) -> list[str]:
+        """Files with so many syntax errors that the parser stopped looking for more."""
+        counts = Counter(d.file for d in self.diagnostics if d.label)
+        return [file for file, number in counts.items() if number >= MAX_ERRORS]
 
 
 def sources(library: Library) -> list[Source]:

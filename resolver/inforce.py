@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .. import paths
 from ..cachedir import private_dir, write_atomic
@@ -13,6 +13,10 @@ from ..rules.library import Library, RuleFile, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+# What is missing without changing an answer: a family whose test is still to be written can be tried.
+_NO_OBSTACLE: Final = frozenset({"BL124"})
 
 
 def in_force(folders: Iterable[Path] = ()) -> Library:
@@ -47,7 +51,7 @@ def _checked(files: tuple[RuleFile, ...], shadowed: tuple[RuleFile, ...]) -> Non
     from .check import Source, check
 
     found = check([Source(f.label, f.path, f.text) for f in mine], library)
-    wrong = [d for d in found.diagnostics if d.severity == "error"]
+    wrong = [d for d in found.diagnostics if d.severity == "error" and d.code not in _NO_OBSTACLE]
     if wrong:
         raise RuleSyntaxError(wrong)
     if mark is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
@@ -28,6 +28,10 @@ def expressions(node: t.Node) -> Iterator[t.Expr]:
         yield option.value
 
 
+# Words that read like a call where they stand before a parenthesis.
+_NO_FUNCTIONS: Final = {"in": 'write `x not in ("a", "b")`', "not": "write `not` before the whole condition"}
+
+
 def calls(node: t.Expr, findings: Findings) -> None:
     """Report unknown functions and wrong numbers of values."""
     todo = [node]
@@ -37,7 +41,11 @@ def calls(node: t.Expr, findings: Findings) -> None:
         if not isinstance(current, t.Call):
             continue
         if current.function not in FUNCTIONS:
-            hint = nearest(current.function, FUNCTIONS) or "known: " + ", ".join(sorted(FUNCTIONS))
+            hint = (
+                _NO_FUNCTIONS.get(current.function)
+                or nearest(current.function, FUNCTIONS)
+                or "known: " + ", ".join(sorted(FUNCTIONS))
+            )
             findings.add("BL110", f"unknown function `{current.function}`", current, current.function, hint)
             continue
         least, most = arguments(current.function)

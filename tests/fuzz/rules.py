@@ -16,10 +16,10 @@ from pathlib import Path
 
 from bitlane.grammar.codes import CODES
 from bitlane.grammar.diagnostics import Diagnostic, RuleSyntaxError
+from bitlane.grammar.expected import keywords
 from bitlane.grammar.findings import Findings
 from bitlane.grammar.format import format_text
 from bitlane.grammar.lint import lint
-from bitlane.grammar.messages import keywords
 from bitlane.grammar.parsing import MAX_ERRORS, parse
 from bitlane.grammar.scan import Logical, pieces, statements
 from bitlane.paths import RULES

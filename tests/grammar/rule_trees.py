@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from bitlane.grammar import tree as t
-from bitlane.grammar.messages import keywords, spelled
+from bitlane.grammar.expected import keywords, spelled
 
 
 def built(node: type[t.Node], /, **parts: st.SearchStrategy[object]) -> st.SearchStrategy[t.Node]:

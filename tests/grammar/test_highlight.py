@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pygments.token import Comment, Error, Keyword, Name, Operator, String
 
+from bitlane.grammar.expected import keywords
 from bitlane.grammar.highlight import textmate, words, written
-from bitlane.grammar.messages import keywords
 from bitlane.grammar.pygments_lexer import BitlaneRulesLexer
 from bitlane.paths import RULES
 

@@ -8,11 +8,13 @@ import re
 import pytest
 
 from bitlane.grammar.diagnostics import RuleSyntaxError
-from bitlane.grammar.messages import LABELS, keywords, starts
+from bitlane.grammar.expected import keywords, starts
+from bitlane.grammar.messages import LABELS
 from bitlane.grammar.parsing import GRAMMAR, MAX_DEPTH, MAX_ERRORS, parse
 from bitlane.grammar.scan import BLOCKS, CONTINUES, NAMING, STARTERS, statements
 
 HEAD = "language 1\nlanes\n"
+FAMILY = 'language 1\nfamily f for F\nstack l of n at "l.{i}." {\n'
 LOADER = 'language 1\nloader x "1"\n'
 
 # label -> (text, line, column, part of the help)
@@ -182,3 +184,37 @@ def test_json_numbers_are_those_of_json() -> None:
     tree = parse(f'language 1\nfamily x for Y\n\ntest "a" {{\n  given config.json {text}\n}}\n')
     (given_,) = tree.items[0].items
     assert json.loads(given_.text) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "help"),
+    [
+        ("# only a comment\n\n", 1, 1, "make that its first line"),
+        ('// a comment\nlanguage 1\nloader x "1"\n', 1, 1, "comments start with `#`"),
+        ('LANGUAGE 1\nloader x "1"\n', 1, 1, "in small letters"),
+        ("language 1\nloader demo\n", 2, 12, 'write `loader demo "1.0"`'),
+        (LOADER + "format a\n{\n  default fp8\n}\n", 3, 9, "write the `{` at the end of this line"),
+        (LOADER + "format a { exclusions ignore\n  default fp8\n}\n", 3, 12, "on lines of their own"),
+        (LOADER + "format a {\n  default fp8\n}}\n", 5, 2, "`}` stands on a line of its own"),
+        (LOADER + "let a = b && c\n", 3, 11, "write `and`"),
+        (LOADER + 'let a = b startswith "c"\n', 3, 11, "did you mean `starts_with`?"),
+        (LOADER + "let a = \u201cb\u201d\n", 3, 9, "double quotes"),
+        (LOADER + "let a\u00a0= b\n", 3, 6, "no space"),
+        (LOADER + "format a {\n  exclude by exact and glob\n}\n", 4, 20, "by commas"),
+        (LOADER + "format a {\n  EXCLUDE by exact\n}\n", 4, 3, "did you mean `exclude`?"),
+        (FAMILY + "  linear x [n, n] colum op up\n}\n", 4, 19, "`column`"),
+    ],
+)
+def test_habits_of_other_languages_are_one_report_with_what_to_write(
+    text: str, line: int, column: int, help: str
+) -> None:
+    (found,) = _errors(text)
+    assert (found.span.line, found.span.column) == (line, column)
+    assert help in found.help
+
+
+def test_an_unknown_statement_is_offered_those_of_its_kind_of_file() -> None:
+    (found,) = _errors('language 1\nloader x "1"\nfrobnicate\n')
+    assert "`format`" in found.help
+    assert "`embed`" not in found.help
+    assert "`lane`" not in found.help

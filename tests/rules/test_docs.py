@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tutorial
 
-from bitlane.grammar.messages import spelled, starts
+from bitlane.grammar.expected import spelled, starts
 from bitlane.grammar.words import STATEMENTS
 from bitlane.resolver import targets
 from bitlane.resolver.check import Source, check, laid_over
