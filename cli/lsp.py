@@ -51,6 +51,7 @@ def server(rules: tuple[Path, ...] = ()) -> Any:
     from .. import __version__
     from ..rules.library import find_usable
     from . import lsp_features
+    from .lsp_completion import completions
 
     out = LanguageServer("bitlane-rules", __version__)
     counts = lsp_features.Counts(find_usable(rules))
@@ -77,7 +78,7 @@ def server(rules: tuple[Path, ...] = ()) -> Any:
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, told)) if told else None
 
     def completed(params: Any) -> Any:
-        found = lsp_features.completions(*_place(text_of(params.text_document.uri), params.position))
+        found = completions(*_place(text_of(params.text_document.uri), params.position), counts.library)
         items = [types.CompletionItem(w, kind=types.CompletionItemKind.Keyword) for w in found]
         return types.CompletionList(is_incomplete=False, items=items)
 

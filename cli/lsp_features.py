@@ -1,20 +1,18 @@
-"""What an editor asks about a rule file, as plain functions: findings, explanations, completions, formatting."""
+"""What an editor asks about a rule file, as plain functions: findings, explanations, formatting."""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..cachedir import private_dir, write_atomic
 from ..grammar import words
-from ..grammar.expected import keywords, spelled, starts
-from ..grammar.messages import BLOCK_RULES
 from ..grammar.scan import Logical, pieces, statements
 from ..resolver.entries import KINDS
 from ..resolver.expressions import FUNCTIONS
-from ..resolver.vocabulary import MODULE_KINDS, TARGETS
+from ..resolver.vocabulary import TARGETS
 from ..rules.library import find_usable
 
 if TYPE_CHECKING:
@@ -22,14 +20,6 @@ if TYPE_CHECKING:
 
     from ..grammar.diagnostics import Diagnostic
     from ..rules.library import Library
-
-_AFTER: Final = {
-    "by": tuple(KINDS),
-    "on": tuple(TARGETS),
-    "each": tuple(TARGETS),
-    "for": MODULE_KINDS,
-    "leave": MODULE_KINDS,
-}
 
 
 def findings(text: str, path: Path, rules: tuple[Path, ...] = ()) -> list[Diagnostic]:
@@ -99,67 +89,6 @@ def _after(here: Logical, line: int, column: int, before: tuple[str, ...]) -> bo
     clauses = ("by", "on", "for", "when", "as", "at", "use", "each", "named", "containing", "ending", "since", "until")
     seen = [p.text for p in here.pieces if (p.line, p.column) < (line, column) and p.text in clauses]
     return bool(seen) and seen[-1] in before
-
-
-# --- completion ----------------------------------------------------------------------
-
-
-def completions(text: str, line: int, column: int) -> list[str]:
-    """Return the words that may stand at a 0-based line and column, sorted."""
-    lines = text.split("\n")
-    current = lines[line][:column] if line < len(lines) else ""
-    typed = current[len(current.rstrip("abcdefghijklmnopqrstuvwxyz_0123456789.ABCDEFGHIJKLMNOPQRSTUVWXYZ")) :]
-    before = "\n".join([*lines[:line], current[: len(current) - len(typed)]])
-    choices = _choices(text, before)
-    return sorted({c for c in choices if c.startswith(typed)})
-
-
-def _choices(text: str, before: str) -> list[str]:
-    logicals, _ = statements(before)
-    last = logicals[-1] if logicals else None
-    fresh = last is None or not before.rstrip(" \t").split("\n")[-1].strip()
-    if fresh:
-        return _starters(logicals)
-    clause = [p.text for p in last.pieces if p.text in _AFTER] if last is not None else []
-    ends = last.pieces[-1].text if last is not None else ""
-    if clause and ends in (clause[-1], ","):
-        return list(_AFTER[clause[-1]])
-    if ends == "use":
-        return [s.pieces[1].text for s in statements(text)[0] if s.word == "chain" and len(s.pieces) > 1]
-    return _accepted(before) or list(keywords())
-
-
-def _starters(logicals: list[Logical]) -> list[str]:
-    opened: list[Logical] = []
-    for logical in logicals:
-        if logical.opens:
-            opened.append(logical)
-        elif logical.closes and opened:
-            opened.pop()
-    if opened:
-        return [*starts(BLOCK_RULES.get(opened[-1].word, "step")), "}"]
-    if len(logicals) < 2:
-        return ["language"] if not logicals else sorted(starts("header"))
-    return sorted(starts("statement"))
-
-
-def _accepted(before: str) -> list[str]:
-    """Ask the parser what it would take next."""
-    from lark.exceptions import UnexpectedInput
-
-    from ..grammar.parsing import JoinedError, TokenError, parser
-
-    try:
-        # No token begins with `@`, so that the parser stops here at the latest.
-        parser().parse(before + " @")
-    except UnexpectedInput as error:
-        state = getattr(error, "interactive_parser", None)
-        if state is None:
-            return []
-        return [w for name in state.accepts() for w in spelled(name)]
-    except (TokenError, JoinedError):
-        pass
-    return []
 
 
 # --- how much a rule decides -----------------------------------------------------------

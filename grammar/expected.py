@@ -90,11 +90,16 @@ def choices(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return sorted(words), sorted(kinds)
 
 
+def of_kind(words: list[str], kind: str) -> list[str]:
+    """Leave out the statements that only another kind of file has at its top."""
+    others = {w for k, only in _ONLY.items() if kind in _ONLY and k != kind for w in only}
+    return [w for w in words if w not in others]
+
+
 def expected(accepted: Iterable[str], kind: str = "") -> str:
     """Name what may stand at a place; ``kind`` is the kind of file, for the statements at its top."""
     words, kinds = choices(accepted)
-    others = {w for k, only in _ONLY.items() if kind in _ONLY and k != kind for w in only}
-    words = [w for w in words if w not in others]
+    words = of_kind(words, kind)
     items = [*kinds, *(f"`{w}`" for w in words)]
     return "expected " + join(items[:8] + (["..."] if len(items) > 8 else [])) if items else ""
 

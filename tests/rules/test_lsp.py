@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bitlane.cli import lsp, lsp_features
+from bitlane.cli.lsp_completion import completions
 from bitlane.rules.library import find
 
 TEXT = """language 1
@@ -54,7 +55,7 @@ def test_hover_says_what_it_is(word: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "some", "none"),
     [
-        ("", {"let", "format", "read", "stack"}, {"exclude", "when"}),
+        ("", {"let", "format", "read"}, {"exclude", "when", "stack", "lane"}),
         ("format f {\n  ", {"exclude", "default", "algorithms", "}"}, {"stack"}),
         ("format f {\n  exclude by ex", {"exact"}, {"glob"}),
         ("format f {\n  exclude by exact, ", {"glob", "regex"}, {"when"}),
@@ -62,15 +63,25 @@ def test_hover_says_what_it_is(word: str, told: str) -> None:
         ("format f {\n  default bf16 f", {"for"}, {"when"}),
         ("format f {\n  default bf16 for ", {"linear", "experts"}, {"when"}),
         ("chain c {\n}\nformat f {\n  use ", {"c"}, {"when"}),
+        ("let mine = 1\nformat f {\n  exclude by exact when ", {"kind", "path", "mine", "upper", "config"}, {"tp"}),
+        ("format f {\n  default ", {"nvfp4", "bf16", "refuse"}, {"when"}),
+        ("format f {\n  exclude by exact since ", {'"1.0"'}, {"when"}),
     ],
 )
 def test_completion_offers_what_may_stand_there(typed: str, some: set[str], none: set[str]) -> None:
     """At the start of a line the block's statements, else what the parser or the clause takes."""
     text = 'language 1\nloader demo "1.0"\n' + typed
     lines = text.split("\n")
-    found = set(lsp_features.completions(text, len(lines) - 1, len(lines[-1])))
+    found = set(completions(text, len(lines) - 1, len(lines[-1]), find()))
     assert some <= found
     assert not none & found
+
+
+def test_completion_in_an_extension_knows_what_it_extends() -> None:
+    head = "language 1\nextend loader vllm\nformat modelopt_mixed {\n  "
+    for typed, some in (("use ", {"modelopt_exclusions"}), ("exclude by exact since ", {'"0.30.0"', '"0.32.0"'})):
+        text = head + typed
+        assert some <= set(completions(text, 3, 2 + len(typed), find()))
 
 
 def test_findings_are_those_of_check() -> None:
