@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitlane.errors import BitlaneError
+from bitlane.resolver.checkpoint import from_dicts
 from bitlane.resolver.family import compile_family
+from bitlane.resolver.loader import compile_loader, read
 from bitlane.resolver.walk import modules
 from bitlane.rules import library
 
@@ -40,6 +42,7 @@ class Golden:
     version: str
     path: Path
     config: dict[str, Any]
+    beside: dict[str, Any] | None = None
 
     @property
     def architecture(self) -> str:
@@ -78,7 +81,9 @@ def goldens(shared: Path, words: tuple[str, ...] = ()) -> Iterator[Golden]:
         config = path.parent / "config.json" if case else configs.get(_VARIANT.sub("", name))
         if config is None or "__mtp" in name:
             continue
-        golden = Golden(name, loader, version, path, json.loads(config.read_text().replace("Infinity", "1e9")))
+        file = config.with_name("hf_quant_config.json")
+        beside = json.loads(file.read_text()) if file.is_file() else None
+        golden = Golden(name, loader, version, path, json.loads(config.read_text().replace("Infinity", "1e9")), beside)
         text = f"{name} {loader}@{version} {golden.architecture}"
         if all(word in text for word in words):
             yield golden
@@ -101,7 +106,18 @@ def _wanted(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _built(golden: Golden, lib: library.Library) -> dict[str, Module]:
     family = compile_family(lib, golden.architecture, golden.loader, golden.version)
-    return {m.path: m for m in modules(family, golden.config)}
+    return {m.path: m for m in modules(family, golden.config, _asked(golden, lib))}
+
+
+def _asked(golden: Golden, lib: library.Library) -> dict[str, int | str]:
+    """What a family's conditions may ask: the format that the loader reads, and the GPU; nothing where it refuses."""
+    files = {"config.json": golden.config} | ({"hf_quant_config.json": golden.beside} if golden.beside else {})
+    sm = 90 if "__sm90" in golden.name else 100
+    try:
+        loader = compile_loader(lib, golden.loader, golden.version)
+        return read(loader, from_dicts(files, golden.name), {"sm": sm, "system": "gb200"}).asked
+    except BitlaneError:
+        return {}
 
 
 def compare(golden: Golden, lib: library.Library) -> Report:
