@@ -338,7 +338,7 @@ def page(code: Code) -> str:
 
 
 def _fenced(text: str) -> list[str]:
-    lines = [line if len(line) <= 100 else line[:97] + "..." for line in text.rstrip("\n").split("\n")]
+    lines = [line if len(line) <= 240 else line[:97] + " ..." for line in text.rstrip("\n").split("\n")]
     return ["```rules", *lines, "```"]
 
 
