@@ -167,6 +167,8 @@ def lexer() -> Any:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "editors")
+    if not folder.is_dir():
+        sys.exit(f"no folder {folder}: name the one that holds the editors' files")
     for name, content in written().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")

@@ -29,6 +29,9 @@ Status = Literal["compared", "refused", "unsupported", "skipped"]
 # Refusals of ours that say nothing about the engine: no rules for it, or rules that do not reach this checkpoint.
 _UNSUPPORTED: Final = frozenset({"BL220", "BL222", "BL230", "BL231", "BL249", "BL260"})
 
+# The engine refuses, or builds what no rule describes: its own method, or a general class in place of a missing one.
+_EITHER: Final = frozenset({NO_CLASS, "BL253"})
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -247,8 +250,7 @@ def _aside(out: Agreement, status: Status, reason: str) -> Agreement:
 
 
 def _refused(out: Agreement, error: BitlaneError) -> Agreement:
-    # Without a class of its own an engine refuses, or builds a general one that no rule describes.
-    if error.code in _UNSUPPORTED or (error.code == NO_CLASS and not out.golden.refusal):
+    if error.code in _UNSUPPORTED or (error.code in _EITHER and not out.golden.refusal):
         return _aside(out, "unsupported", f"{error.code}: {error.message}")
     why = f"{error.code}: {error.message}" + (f" ({error.place})" if error.place else "")
     if out.golden.refusal:
