@@ -367,6 +367,7 @@ _BUILDERS: dict[str, Callable[[Any], Any]] = {
         **_guard(n), name=_tokens(n)[0], shards=tuple(_tokens(n)[1:]), unmapped=bool(_tokens(n, "UNMAPPED"))
     ),
     "never": lambda n: t.Never(**_guard(n), paths=_names(n)),
+    "asked": lambda n: t.Asked(at=span(n), **_versions(n), path=_tokens(n)[0], name=_strings(n)[0]),
     "lacks": lambda n: t.Lacks(at=span(n), **_versions(n), architectures=_names(n)),
     "lane": lambda n: t.Lane(
         **_guard(n),

@@ -212,6 +212,11 @@ def _(node: t.Never) -> str:
 
 
 @statement.register
+def _(node: t.Asked) -> str:
+    return f"asked {node.path} as {text.quote(node.name)}" + text.guard(node)
+
+
+@statement.register
 def _(node: t.Lacks) -> str:
     return f"lacks {', '.join(node.architectures)}" + text.guard(node)
 

@@ -74,6 +74,7 @@ STARTERS: Final = frozenset(
         "fuse",
         "never",
         "lacks",
+        "asked",
         "given",
         "under",
         "expect",

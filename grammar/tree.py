@@ -399,6 +399,13 @@ class Never(Guarded, frozen=True, kw_only=True, tag="never"):
     paths: tuple[str, ...]
 
 
+class Asked(Statement, frozen=True, kw_only=True, tag="asked"):
+    """Modules that an engine looks up in the metadata under another name than their own; empty: under none."""
+
+    path: str
+    name: str
+
+
 class Lacks(Statement, frozen=True, kw_only=True, tag="lacks"):
     """Model classes that an engine does not have: it refuses their checkpoints, whatever their metadata."""
 
@@ -409,7 +416,7 @@ class Names(Statement, frozen=True, kw_only=True, tag="names"):
     """What one engine calls, fuses and exempts."""
 
     loader: str
-    rules: tuple[Rename | Fuse | Never | Lacks | Let, ...]
+    rules: tuple[Rename | Fuse | Never | Asked | Lacks | Let, ...]
 
 
 # --- lanes ------------------------------------------------------------------

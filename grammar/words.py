@@ -145,6 +145,10 @@ STATEMENTS: Final[dict[str, dict[str, Statement]]] = {
             "shards under one parent become one module; `unmapped`: the quantization config does not know that",
         ),
         "never": Statement("never PATH, ...", "modules whose paths end so are built without a quantization config"),
+        "asked": Statement(
+            'asked PATH as "NAME"',
+            "modules whose paths end so are looked up in the metadata under this name, empty for none",
+        ),
         "lacks": Statement("lacks MODEL_CLASS, ...", "the engine has no such model class and refuses its checkpoints"),
     },
     "test_item": {

@@ -55,8 +55,9 @@ class Chooser(Question):
                 told = f"the family says that {self.reading.loader.name} never quantizes it"
                 trace.append(Tried(what, place, True, told))
             return Answer(UNQUANTIZED, "none", what, place)
-        self.enter(module)
-        found = self.run(chosen.rules, module) if trace is None else self._traced(chosen.rules, module, trace)
+        asked = module if module.asked is None else replace(module, path=module.asked)
+        self.enter(asked)
+        found = self.run(chosen.rules, asked) if trace is None else self._traced(chosen.rules, asked, trace)
         if found is not None:
             return found
         raise CheckpointError(

@@ -130,7 +130,8 @@ def _compiled(
     nevers = [r for r in rules if isinstance(r, t.Never)]
     packed = {f.name: f.shards for f in fuses if not f.unmapped}
     classes = {r.old: r.new for r in renames if r.kind == "class"}
-    builder = Builder(spelling, declared, paths, fuses, nevers, classes, version)
+    asked = [r for r in rules if isinstance(r, t.Asked)]
+    builder = Builder(spelling, declared, paths, fuses, nevers, asked, classes, version)
     stacks: list[StackPlan] = []
     loose: list[t.Item] = []
     for item in items:
@@ -204,7 +205,9 @@ def _check_class(items: list[t.Item], file: RuleFile, architecture: str, loader:
         )
 
 
-def _naming(items: list[t.Item], loader: str, version: str, known: Scope) -> list[t.Rename | t.Fuse | t.Never | t.Let]:
+def _naming(
+    items: list[t.Item], loader: str, version: str, known: Scope
+) -> list[t.Rename | t.Fuse | t.Never | t.Asked | t.Let]:
     """Return the rules of a loader's ``names`` blocks; conditions on them know the model class, not the config."""
     rules = [
         r

@@ -109,9 +109,8 @@ def read_golden(path: Path) -> Golden:
     name, *variants = (path.parent.name if beside else path.name.removesuffix(".json.gz")).split("__")
     # The version is the folder's name where goldens are kept by version: a branch has no other short name.
     version = str(meta[engine]) if beside or engine == "vllm" else path.parent.name
-    good = (
-        {k: v for k, v in modules.items() if isinstance(v, dict)} if isinstance(modules, dict) and not refusal else {}
-    )
+    listed = modules if isinstance(modules, dict) and not refusal else {}
+    good = {_key(k, v): v for k, v in listed.items() if isinstance(v, dict)}
     return Golden(
         path,
         name,
@@ -146,6 +145,12 @@ def _sm(meta: Mapping[str, Any]) -> int:
     if isinstance(posed, list) and len(posed) == 2 and all(isinstance(n, int) for n in posed):
         return int(posed[0] * 10 + posed[1])
     return sm if isinstance(sm, int) else _POSED
+
+
+def _key(name: str, module: Mapping[str, Any]) -> str:
+    """The path of a module; the engine's own name for it is empty where a class does not tell it."""
+    path = module.get("path")
+    return path if name.partition("#")[0] == "" and isinstance(path, str) else name
 
 
 class Checkpoints:

@@ -192,9 +192,9 @@ class FamilyLint:
             for shard in missing if len(missing) < len(rule.shards) else ():
                 hint = nearest(shard, known) or "spell it as this loader does"
                 self.findings.add("BL114", f"the family has no module `{shard}`", rule, shard, hint)
-        elif isinstance(rule, t.Never):
+        elif isinstance(rule, (t.Never, t.Asked)):
             known = {t_.path for f in families for s in f.stacks for b in s.blocks for t_ in b.templates}
-            for path in rule.paths:
+            for path in rule.paths if isinstance(rule, t.Never) else (rule.path,):
                 if not any(k == path or k.endswith("." + path) for k in known):
                     hint = nearest(path, {k.rpartition("}.")[2] for k in known}) or "spell it as this loader does"
                     self.findings.add("BL120", f"no module of the family ends with `{path}`", rule, path, hint)

@@ -52,6 +52,8 @@ class Module:
         Index in its stack, -1 outside one.
     configured
         Whether the engine passes its quantization config to this module.
+    asked
+        The name under which the engine looks it up, where that is not its path.
     """
 
     path: str
@@ -68,6 +70,7 @@ class Module:
     attributes: Mapping[str, int] = field(default_factory=dict)
     file: str = ""
     line: int = 0
+    asked: str | None = None
 
     @property
     def name(self) -> str:

@@ -31,6 +31,7 @@ class Template:
     configured: bool
     fused: bool
     never_when: t.Expr | None = None
+    asked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,12 @@ class Builder:
         paths: Mapper,
         fuses: list[t.Fuse],
         nevers: list[t.Never],
+        asked: list[t.Asked],
         classes: Mapping[str, str],
         version: str,
     ) -> None:
         self.spelling, self.declared, self.paths, self.fuses, self.nevers = spelling, declared, paths, fuses, nevers
+        self.asked = asked
         self.classes, self.version = classes, version
 
     def stack(self, node: t.Stack) -> StackPlan:
@@ -189,8 +192,9 @@ class Builder:
         cls = next((m.cls for m in members if m.cls), None) or _class(first, path, fused)
         cls = self.classes.get(cls, cls)
         configured = not plain and (never is None or never.when is not None)
+        asked = next((a.name for a in self.asked if _ends(path, a.path)), None)
         return Template(
-            path, checkpoint, members, cls, op, configured, fused, never.when if never is not None else None
+            path, checkpoint, members, cls, op, configured, fused, never.when if never is not None else None, asked
         )
 
 

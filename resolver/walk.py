@@ -240,6 +240,7 @@ def modules(family: Family, config: Mapping[str, Any], asked: Mapping[str, Any] 
                     attributes,
                     family.file_of(first),
                     first.at.line,
+                    template.asked,
                 )
             )
     if not out:

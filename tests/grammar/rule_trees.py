@@ -146,6 +146,7 @@ _rules = st.one_of(
     built(t.Rename, kind=st.sampled_from(spelled("RENAME")), old=strings, new=strings, **_guard),
     built(t.Fuse, name=paths, shards=names, unmapped=st.booleans(), **_guard),
     built(t.Never, paths=names, **_guard),
+    built(t.Asked, path=paths, name=strings, **{k: v for k, v in _guard.items() if k != "when"}),
     built(t.Lacks, architectures=names, **{k: v for k, v in _guard.items() if k != "when"}),
 )
 family_statements = st.one_of(

@@ -103,3 +103,21 @@ def test_a_pass_of_a_new_family_is_priced() -> None:
     assert layers["mamba_in_proj", "bf16"] == 36
     assert layers["shared_gate_up", "fp8_static"] == 40
     assert (layers["experts", "nvfp4"], layers["experts", "bf16"]) == (8, 32)
+
+
+def test_modules_that_an_engine_asks_about_under_no_name_are_in_no_list() -> None:
+    """vLLM's MiniCPM3 builds q_a_proj without its name: lists do not reach it, what counts for all modules does."""
+    config = {
+        "architectures": ["MiniCPM3ForCausalLM"],
+        **{"hidden_size": 256, "num_hidden_layers": 1, "vocab_size": 1024, "intermediate_size": 512},
+        **{"num_attention_heads": 4, "q_lora_rank": 64, "kv_lora_rank": 32, "qk_nope_head_dim": 32},
+        "qk_rope_head_dim": 16,
+    }
+    name = "model.layers.0.self_attn.q_a_proj"
+    mixed = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
+    listed = {**mixed, "quantized_layers": {name: {"quant_algo": "FP8"}}}
+    skipped = {"quant_method": "fp8", "activation_scheme": "dynamic", "ignored_layers": [name]}
+    for block, vllm, spec in ((listed, "bf16", "fp8"), (skipped, "fp8", "bf16")):
+        opened = from_dicts({"config.json": {**config, "quantization_config": block}}, "toy")
+        for loader, wanted in (("vllm@0.32.0", vllm), ("spec", spec)):
+            assert bitlane.resolve(opened, loader, "gb200")[name].answer.algorithm == wanted, (loader, block)
