@@ -74,11 +74,12 @@ class Coverage:
 
     def never_fired(self) -> list[Count]:
         """Rules that decided nothing."""
-        return [c for c in self.counts.values() if not c.fired]
+        return sorted((c for c in self.counts.values() if not c.fired), key=_by_line)
 
     def never_lost(self) -> list[Count]:
         """Rules that decided whatever they were asked, and more than once: maybe they are wider than meant."""
-        return [c for c in self.counts.values() if c.fired > 1 and not c.lost and not c.final and c.what == "step"]
+        found = (c for c in self.counts.values() if c.fired > 1 and not c.lost and not c.final and c.what == "step")
+        return sorted(found, key=_by_line)
 
     @property
     def percent(self) -> float:
@@ -94,6 +95,11 @@ class Coverage:
             found.fired += times
         else:
             found.lost += times
+
+
+def _by_line(count: Count) -> tuple[str, int]:
+    file, _, line = count.place.rpartition(":")
+    return file, int(line)
 
 
 def corpus(folders: Iterable[Path] = (), models: tuple[Path, ...] = ()) -> Iterator[Checkpoint]:
@@ -136,9 +142,9 @@ def measure(
 
 
 def _tests(library: Library) -> Iterator[Checkpoint]:
-    for _, files in Vocabulary(library).givens:
+    for file, files in Vocabulary(library).givens:
         if all(isinstance(v, dict) for v in files.values()) and "config.json" in files:
-            yield from_dicts(files, "<test>")
+            yield from_dicts(files, f"a test of {file.label}")
 
 
 def _universe(compiled: list[Loader], library: Library, out: Coverage, with_lanes: bool) -> dict[int, str]:

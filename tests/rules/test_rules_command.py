@@ -379,3 +379,20 @@ def test_explain_knows_every_code_and_suggests() -> None:
     result = bitlane("explain", "BL1111")
     assert result.exit_code == 2
     assert "did you mean `BL111`?" in result.output
+
+
+def test_places_in_sarif_are_addresses(tmp_path: Path) -> None:
+    """RFC 3986 leaves no blank, and no percent sign of its own, in an address."""
+    file = tmp_path / "a b%.rules"
+    file.write_text("language 1\n")
+    result = CliRunner().invoke(main, ["rules", "check", str(file), "--format", "sarif"])
+    (found,) = json.loads(result.stdout)["runs"][0]["results"]
+    uri = found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri.endswith("/a%20b%25.rules")
+
+
+def test_coverage_lists_rules_by_file_and_line() -> None:
+    document = json.loads(CliRunner().invoke(main, ["rules", "coverage", "--loader", "trtllm", "--json"]).stdout)
+    lines = [(p.rpartition(":")[0], int(p.rpartition(":")[2])) for p in document["never_fired"]]
+    assert lines == sorted(lines)
+    assert "<test>" not in "".join(document["skipped"])
