@@ -6,25 +6,34 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import Final
+
+ENVIRONMENT: Final = "BITLANE_CACHE"
+
+
+def base() -> Path | None:
+    """Return where caches lie: ``BITLANE_CACHE``, else the platform's user cache folder, None where there is none."""
+    override = os.environ.get(ENVIRONMENT)
+    if override:
+        return Path(override)
+    from platformdirs import user_cache_path
+
+    try:
+        return user_cache_path("bitlane", appauthor=False)
+    except (RuntimeError, KeyError, OSError):  # no home directory and no passwd entry
+        return None
 
 
 def private_dir(name: str) -> Path | None:
     """Return the cache folder ``name``, made on demand.
 
-    ``BITLANE_CACHE`` overrides the place. Returns None when no folder can be made, or when the one that is there
-    belongs to somebody else or is open to others: then callers work without a cache.
+    Returns None when no folder can be made, or when the one that is there belongs to somebody else or is open to
+    others: then callers work without a cache.
     """
-    override = os.environ.get("BITLANE_CACHE")
-    if override:
-        base = Path(override)
-    else:
-        from platformdirs import user_cache_path
-
-        try:
-            base = user_cache_path("bitlane", appauthor=False)
-        except (RuntimeError, OSError):
-            return None
-    folder = base / name
+    home = base()
+    if home is None:
+        return None
+    folder = home / name
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = folder.stat()

@@ -13,15 +13,16 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from ..cachedir import ENVIRONMENT, base
+
 log: Final = logging.getLogger("bitlane")
-ENVIRONMENT: Final = "BITLANE_CACHE_DIR"
 
 
 @functools.cache
 def root() -> Path:
     """Return the cache folder, created 0700 and owned by this user.
 
-    ``BITLANE_CACHE_DIR`` overrides the platform's user cache folder. When neither can be written, or the folder
+    It lies in the folder of all caches (``BITLANE_CACHE``, else the platform's). When that cannot be written, or
     belongs to someone else, a private temporary folder serves this process and a notice is logged.
     """
     wanted = _wanted()
@@ -40,15 +41,7 @@ def root() -> Path:
 
 
 def _wanted() -> Path:
-    override = os.environ.get(ENVIRONMENT)
-    if override:
-        return Path(override)
-    import platformdirs
-
-    try:
-        return Path(platformdirs.user_cache_dir("bitlane", appauthor=False))
-    except (RuntimeError, KeyError):  # no home directory and no passwd entry
-        return Path("/nonexistent/bitlane")
+    return (base() or Path("/nonexistent/bitlane")) / "tables"
 
 
 def private(folder: Path) -> Path:

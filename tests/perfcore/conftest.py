@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 # Compiled tables are kept between runs, away from the user's own cache.
-os.environ.setdefault("BITLANE_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"bitlane-tests-{os.getuid()}"))
+os.environ.setdefault("BITLANE_CACHE", str(Path(tempfile.gettempdir()) / f"bitlane-tests-{os.getuid()}"))
 
 
 @pytest.fixture(scope="session")

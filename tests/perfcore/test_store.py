@@ -22,7 +22,7 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv(cache.ENVIRONMENT, str(folder))
     cache.root.cache_clear()
-    yield folder
+    yield folder / "tables"
     cache.root.cache_clear()
 
 

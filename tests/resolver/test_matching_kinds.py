@@ -96,7 +96,7 @@ def test_an_invalid_expression_is_nothing_to_some_engines_and_an_error_to_others
 E = "model.layers.1.mlp.experts"
 
 
-def leaves(*experts: int, parts: tuple[str, ...] = ("gate_proj", "down_proj")) -> list[str]:
+def leaves(*experts: int, parts: tuple[str, ...] = ("up_proj", "down_proj")) -> list[str]:
     return [f"{E}.{i}.{p}" for i in experts for p in parts]
 
 
@@ -115,8 +115,15 @@ def test_no_expert_by_number() -> None:
     [
         (leaves(0, 2), 3, "2 of 3 experts are named; not 1"),
         (leaves(7), 8, "1 of 8 experts are named; not 0, 1, 2, 3, ..."),
-        ([*leaves(0, 1), f"{E}.1.up_proj"], 2, "expert 1 is named with down_proj, gate_proj, up_proj, others with"),
-        ([f"{E}.0", *leaves(1)], 2, "expert 1 is named with down_proj, gate_proj, others with itself"),
+        ([*leaves(0, 1), f"{E}.1.gate_proj"], 2, "expert 1 is named with down_proj, gate_proj, up_proj, others with"),
+        ([f"{E}.0", *leaves(1)], 2, "expert 1 is named with down_proj, up_proj, others with itself"),
+        (
+            leaves(0, 1, parts=("gate_proj", "up_proj")),
+            2,
+            "of every expert only gate_proj, up_proj is named, not down_proj",
+        ),
+        (leaves(0, 1, parts=("w1", "w3")), 2, "of every expert only w1, w3 is named, not w2"),
+        (leaves(0, 1, parts=("up_proj",)), 2, "of every expert only up_proj is named, not down_proj"),
     ],
 )
 def test_experts_named_in_part(entries: list[str], count: int, complaint: str) -> None:
