@@ -9,6 +9,8 @@ from typing import Any, Final
 from ..errors import CheckpointError
 
 UNQUANTIZED: Final = "bf16"
+# The reading of metadata by its own format, which belongs to no engine.
+SPEC: Final = "spec"
 _MISS: Final = -1
 
 

@@ -103,6 +103,7 @@ def resolve_with(
     problems += idle(chosen, rows)
     problems += [_unread(name, error) for name, error in opened.damaged.items()]
     problems += [_duplicates(d.name, d.duplicates) for d in opened.files.values() if d.duplicates]
+    once = {(p.code, p.message): p for p in problems}
     return Resolution(
         opened,
         asked.reading,
@@ -111,7 +112,7 @@ def resolve_with(
         rows,
         asked.chooser,
         _kv_cache(asked.reading),
-        problems,
+        list(once.values()),
         chosen,
         lanes=asked.lanes,
     )

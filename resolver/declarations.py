@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from ..errors import CheckpointError
 from .entries import Entries
 from .expressions import ABSENT, Scope, descend, evaluate
-from .metadata import pointer, sane_name, sane_names
+from .metadata import json_kind, pointer, sane_name, sane_names
 
 if TYPE_CHECKING:
     from ..grammar import tree as t
@@ -140,7 +140,7 @@ def _exclusions(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str]]
     if not isinstance(value, list):
         raise CheckpointError(
             "BL243",
-            f"the exclusion list is a {type(value).__name__}, not a list",
+            f"the exclusion list is {json_kind(value)}, not a list",
             place=at,
             help="repair the checkpoint's metadata",
         )
@@ -186,7 +186,7 @@ def _listing(reading: Reading, mapper: Mapper) -> tuple[list[str], Sequence[str]
     if not isinstance(value, dict):
         raise CheckpointError(
             "BL243",
-            f"the listing is a {type(value).__name__}, not an object",
+            f"the listing is {json_kind(value)}, not an object",
             place=at,
             help="repair the checkpoint's metadata",
         )
@@ -272,7 +272,7 @@ def _groups(reading: Reading, mapper: Mapper) -> tuple[list[str], list[str], lis
     if not isinstance(value, dict):
         raise CheckpointError(
             "BL243",
-            f"the groups are a {type(value).__name__}, not an object",
+            f"the groups are {json_kind(value)}, not an object",
             place=at,
             help="repair the checkpoint's metadata",
         )

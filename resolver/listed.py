@@ -8,6 +8,7 @@ from ..grammar import tree as t
 from .answers import UNQUANTIZED, Answer, Hit, shown
 from .experts import named_experts
 from .expressions import ABSENT
+from .metadata import json_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,7 +191,7 @@ def _word(question: Question, rule: Rule, module: Module, position: int) -> str:
     word = question.declared.listed[position]
     if isinstance(word, str):
         return word
-    what = "no algorithm" if word is ABSENT else f"a {type(word).__name__} as its algorithm"
+    what = "no algorithm" if word is ABSENT else f"{json_kind(word)} as its algorithm"
     raise question.refusal(
         rule,
         module,

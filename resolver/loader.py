@@ -12,7 +12,7 @@ from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from .checkpoint import QUANT_FILES, Checkpoint
 from .expressions import ABSENT, Scope, descend, evaluate, names_used
-from .metadata import pointer
+from .metadata import json_kind, pointer
 from .versions import holds, known_version
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ def read(loader: Loader, checkpoint: Checkpoint, facts: Mapping[str, Any] = Mapp
         if not isinstance(found, dict):
             raise CheckpointError(
                 "BL242",
-                f"`{statement.path}` is a {type(found).__name__}, not an object",
+                f"`{statement.path}` is {json_kind(found)}, not an object",
                 place=f"{checkpoint.name}: {statement.file}#{pointer(*(statement.path or '').split('.'))}",
                 help="repair the checkpoint's metadata",
             )

@@ -172,6 +172,14 @@ def _check_length(name: str) -> None:
         )
 
 
+_WORDS: Final = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+
+
+def json_kind(value: object) -> str:
+    """Say what kind of JSON value something is, with its article."""
+    return _WORDS.get(type(value), "a number" if isinstance(value, (int, float)) else "no JSON value")
+
+
 def finite(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a finite number, and none of hundreds of digits."""
     if isinstance(value, int):

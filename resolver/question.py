@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..grammar import text
 from ..grammar import tree as t
-from .answers import Answer, RefusalError, activations
+from .answers import SPEC, Answer, RefusalError, activations
 from .bound import Binder
 from .entries import Entries
 from .experts import numbers
@@ -173,6 +173,8 @@ class Question:
             code,
             message,
             place=place,
-            help=f"{loader.name} {loader.version} stops here; make the declarations of this module agree, "
-            "or compare with `--loader spec`",
+            help="make the declarations of this module agree"
+            if loader.name == SPEC
+            else f"{loader.name} {loader.version} stops here; make the declarations of this module agree, "
+            f"or compare with `--loader {SPEC}`",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..errors import CheckpointError
+from .answers import SPEC
 from .contradictions import fold
 from .diff import diff
 from .resolution import Problem
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from .resolution import Resolution
 
 CODE: Final = "BL299"
-SPEC: Final = "spec"
 
 # Words for one storage format; whether activations are quantized on top is the engine's choice of lane.
 _ALIKE: Final = (frozenset({"mxfp4", "mxfp4_a4"}), frozenset({"nf4", "bnb_nf4"}), frozenset({"int8_bnb", "bnb_int8"}))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError, RuleError, UsageError
 from .expressions import ABSENT, evaluate, names_used, present
+from .metadata import json_kind
 from .modules import Member, Module, Operation, OverlapGroup
 from .parallel import Parallel
 from .templates import style
@@ -49,7 +50,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return f"the text `{value[:40]}`"
     if isinstance(value, (list, dict)):
-        return f"a {type(value).__name__}"
+        return json_kind(value)
     return "absent" if value is ABSENT else str(value)
 
 
