@@ -286,8 +286,15 @@ def _tails(names: list[str], verb: bool) -> str:
 
 def _projections(names: list[str], verb: bool) -> str:
     kinds = Counter(n.rpartition(".")[2] for n in names)
-    text = ", ".join(f"{n} x {kind}" if n > 1 else kind for kind, n in kinds.items())
+    # One expert among many is named by its number.
+    last = {n.rpartition(".")[2]: n for n in names}
+    text = ", ".join(f"{n} x {kind}" if n > 1 else _numbered(last[kind], kind) for kind, n in kinds.items())
     return text + (" is" if len(names) == 1 else " are") if verb else text
+
+
+def _numbered(name: str, kind: str) -> str:
+    number = name.rpartition(".")[0].rpartition(".")[2]
+    return f"expert {number}'s {kind}" if number.isdigit() else kind
 
 
 def _block(resolution: Resolution) -> tuple[int, int]:

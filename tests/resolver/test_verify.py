@@ -435,3 +435,13 @@ def test_whatever_is_stored_there_is_an_answer(chosen: list[tuple[int, str, str,
 
 
 NVFP4_MOE = nvfp4(["lm_head", "*self_attn*"], MOE)
+
+
+def test_a_single_expert_is_named_by_its_number() -> None:
+    resolution = nvfp4([], MOE)
+    stored = as_resolved(resolution)
+    del stored["model.layers.1.mlp.experts.5.up_proj.weight_scale_2"]
+    (found,) = verify(resolution, tensors(stored))
+    assert found.code == "BL603"
+    assert found.modules == ("model.layers.1.mlp.experts",)
+    assert "expert 5's up_proj" in found.message
