@@ -10,7 +10,7 @@ from ..grammar.expected import keywords, of_kind, spelled, starts
 from ..grammar.messages import BLOCK_RULES
 from ..grammar.scan import Logical, statements
 from ..resolver.entries import KINDS
-from ..resolver.expressions import FUNCTIONS
+from ..resolver.functions import FUNCTIONS
 from ..resolver.vocabulary import (
     FAMILY_VALUES,
     LANE_VALUES,

@@ -11,7 +11,7 @@ from ..cachedir import private_dir, write_atomic
 from ..grammar import words
 from ..grammar.scan import Logical, pieces, statements
 from ..resolver.entries import KINDS
-from ..resolver.expressions import FUNCTIONS
+from ..resolver.functions import FUNCTIONS
 from ..resolver.vocabulary import TARGETS
 from ..rules.library import find_usable
 

@@ -10,13 +10,14 @@ from .checkpoint import Checkpoint, open_checkpoint
 from .decide import Chooser
 from .declarations import Declarations, declarations
 from .explicit import checked, idle, override
-from .expressions import evaluate, present
+from .expressions import evaluate
 from .family import Family, compile_family
 from .inforce import in_force
 from .lanes import Lanes
 from .loader import Reading, compile_loader, read
 from .resolution import Problem, Resolution, Resolved
 from .systems import system as find_system
+from .values import present
 from .versions import split_loader
 from .walk import modules
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..grammar import tree as t
-from .expressions import FUNCTIONS, compare, evaluate, present, same
+from .expressions import compare, evaluate
+from .functions import FUNCTIONS
+from .values import present, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable

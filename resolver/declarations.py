@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import CheckpointError
 from .entries import Entries
-from .expressions import ABSENT, Scope, descend, evaluate
+from .expressions import Scope, evaluate
 from .metadata import json_kind, pointer, sane_name, sane_names
+from .values import ABSENT, descend
 
 if TYPE_CHECKING:
     from ..grammar import tree as t

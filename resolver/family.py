@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import CheckpointError
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
-from .expressions import Scope, descend, evaluate
+from .expressions import Scope, evaluate
 from .naming import Mapper, mapper
 from .templates import Builder, StackPlan, check_shapes
+from .values import descend
 from .versions import holds
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from ..grammar.lint import parts, references
-from .expressions import FUNCTIONS
+from .functions import FUNCTIONS
 from .vocabulary import arguments
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from ..grammar.diagnostics import closest
 from ..grammar.format import children
 from ..grammar.lint import parts
 from ..grammar.logic import split
-from .expressions import descend
 from .lint_expressions import expressions, heads, slip
 from .lint_values import SPELLINGS
+from .values import descend
 from .vocabulary import FAMILY_VALUES, OPERATION_VALUES
 
 if TYPE_CHECKING:

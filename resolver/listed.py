@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ..grammar import tree as t
 from .answers import UNQUANTIZED, Answer, Hit, shown
 from .experts import named_experts
-from .expressions import ABSENT
 from .metadata import json_kind
+from .values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

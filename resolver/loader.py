@@ -11,8 +11,9 @@ from ..errors import CheckpointError, RuleError
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from .checkpoint import QUANT_FILES, Checkpoint
-from .expressions import ABSENT, Scope, descend, evaluate, names_used
+from .expressions import Scope, evaluate, names_used
 from .metadata import json_kind, pointer
+from .values import ABSENT, descend
 from .versions import holds, known_version
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from .answers import SPEC, Answer, RefusalError, activations
 from .bound import Binder
 from .entries import Entries
 from .experts import numbers
-from .expressions import ABSENT
 from .targets import named
+from .values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

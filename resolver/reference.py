@@ -15,7 +15,7 @@ from ..grammar.parsing import GRAMMAR
 from ..grammar.words import STATEMENTS
 from .bucket import SHAPE_KEYS
 from .entries import KINDS
-from .expressions import FUNCTIONS
+from .functions import FUNCTIONS
 from .vocabulary import FAMILY_VALUES, LANE_VALUES, LOADER_ROOTS, LOADER_VALUES, MODULE_NAMES, OPERATION_VALUES, TARGETS
 
 if TYPE_CHECKING:

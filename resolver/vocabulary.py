@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..grammar import tree as t
 from .checkpoint import QUANT_FILES, from_folder, packaged
 from .entries import KINDS
-from .expressions import FUNCTIONS
+from .functions import FUNCTIONS
 from .loader import MODULE_NAMES
 from .systems import known as known_systems
 

@@ -6,11 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CheckpointError, RuleError, UsageError
-from .expressions import ABSENT, evaluate, names_used, present
+from .expressions import evaluate, names_used
 from .metadata import json_kind
 from .modules import Member, Module, Operation, OverlapGroup
 from .parallel import Parallel
 from .templates import style
+from .values import ABSENT, present
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

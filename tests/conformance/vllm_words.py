@@ -36,7 +36,7 @@ def quark(method: Any, layer: Any) -> str:
     name = _name(scheme) or _name(method)
     if "Fp8PerBlock" in name:
         return "fp8_block"
-    if "W8A8Fp8" in name:
+    if "W8A8FP8" in name.upper():
         strategy = getattr(scheme, "weight_qscheme", None) or getattr(method, "weight_qscheme", None)
         if strategy is None and "channel" in str(getattr(method, "weight_quant_key", "")):
             strategy = "per_channel"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bitlane.errors import CheckpointError, RuleError
 from bitlane.grammar import parse
-from bitlane.resolver.expressions import ABSENT, Scope, evaluate
+from bitlane.resolver.expressions import Scope, evaluate
+from bitlane.resolver.values import ABSENT
 
 METADATA = {
     "a": {"b": 3, "none": None},
