@@ -14,7 +14,8 @@ from .expressions import evaluate
 from .family import Family, compile_family
 from .inforce import in_force
 from .lanes import Lanes
-from .loader import Reading, compile_loader, read
+from .loader import compile_loader
+from .reading import Reading, read
 from .resolution import Problem, Resolution, Resolved
 from .systems import system as find_system
 from .values import present

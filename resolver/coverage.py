@@ -15,8 +15,9 @@ from .declarations import declarations
 from .expressions import evaluate
 from .family import compile_family
 from .lanes import Lanes
-from .loader import Reading, Rule, compile_loader, read
+from .loader import Rule, compile_loader
 from .metadata import printable
+from .reading import Reading, read
 from .systems import known, system
 from .vocabulary import Vocabulary
 from .walk import modules

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .declarations import Declarations
-    from .loader import Reading, Rule
+    from .loader import Rule
     from .modules import Module
+    from .reading import Reading
 
     Outcome = tuple[Answer | None, str]
     Action = Callable[["Chooser", Rule, Any, Module], Outcome]

@@ -14,8 +14,8 @@ from .values import ABSENT, descend
 
 if TYPE_CHECKING:
     from ..grammar import tree as t
-    from .loader import Reading
     from .naming import Mapper
+    from .reading import Reading
 
 
 @dataclass(slots=True)

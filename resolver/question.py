@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .declarations import Declarations
-    from .loader import Reading, Rule
+    from .loader import Rule
     from .modules import Module
+    from .reading import Reading
 
 
 class Question:

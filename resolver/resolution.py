@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .decide import Chooser
     from .family import Family
     from .lanes import LaneAnswer, Lanes
-    from .loader import Reading
     from .modules import Module
+    from .reading import Reading
     from .systems import System
 
 SCHEMA = "bitlane.resolution/1"

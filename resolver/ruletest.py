@@ -17,7 +17,8 @@ from .declarations import declarations
 from .expressions import Scope, evaluate
 from .family import compile_family
 from .lanes import Lanes
-from .loader import compile_loader, read
+from .loader import compile_loader
+from .reading import read
 from .resolution import Resolved
 from .systems import system as find_system
 from .versions import split_loader

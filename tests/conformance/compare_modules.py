@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from bitlane.errors import BitlaneError
 from bitlane.resolver.checkpoint import from_dicts
 from bitlane.resolver.family import compile_family
-from bitlane.resolver.loader import compile_loader, read
+from bitlane.resolver.loader import compile_loader
+from bitlane.resolver.reading import read
 from bitlane.resolver.walk import modules
 from bitlane.rules import library
 

@@ -460,9 +460,10 @@ def ours(found: list[JSON], version: str) -> list[str]:
     from bitlane.resolver.checkpoint import from_dicts
     from bitlane.resolver.decide import Chooser
     from bitlane.resolver.declarations import declarations
-    from bitlane.resolver.loader import compile_loader, read
+    from bitlane.resolver.loader import compile_loader
     from bitlane.resolver.modules import Member, Module
     from bitlane.resolver.naming import Mapper
+    from bitlane.resolver.reading import read
     from bitlane.rules import library
 
     loader = compile_loader(library.find(), "vllm", version)
