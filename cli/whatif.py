@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import UsageError
-from ..perfcore.whatif import Option, PassChange, compare, rank
+from ..perfcore.whatif import Option, PassChange, Tables, compare, rank
 from ..resolver.overrides import Override, apply
 from . import options, printable
 from .render import table
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     "--isl", type=click.IntRange(1), default=1024, show_default=True, help="Prompt length, and tokens cached."
 )
 @click.option("--mode", type=options.price_mode, default="HYBRID", show_default=True)
+@click.option("--routing", default="", metavar="NAME", help="Expert routing, as in `bitlane price`.")
+@click.option(
+    "--perf-data", multiple=True, type=click.Path(path_type=Path), metavar="DIR", help="More tables; their rows win."
+)
 @options.as_json
 def command(
     asked: options.Question,
@@ -39,6 +44,8 @@ def command(
     prefill_batch: int,
     isl: int,
     mode: Any,
+    routing: str,
+    perf_data: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """What another precision of some modules of CHECKPOINT would save or cost, in prefill and in decode."""
@@ -49,8 +56,9 @@ def command(
     mode = mode.upper()
     work: tuple[tuple[Phase, int], ...] = (("prefill", prefill_batch), ("decode", batch))
     changed = apply(answer, [Override.parse(s) for s in sets], lanes) if sets else None
-    changes = [compare(answer, changed, p, b, isl, split, mode) for p, b in work] if changed is not None else []
-    ranks = [rank(answer, lanes, p, b, isl, split, mode) for p, b in work] if with_rank else []
+    tables = Tables(perf_data, routing)
+    changes = [compare(answer, changed, p, b, isl, split, mode, tables) for p, b in work] if changed is not None else []
+    ranks = [rank(answer, lanes, p, b, isl, split, mode, tables) for p, b in work] if with_rank else []
     if as_json:
         _json(answer, changes, ranks)
         return
@@ -94,6 +102,10 @@ def _show_change(change: PassChange) -> None:
         if o.before != o.after or abs(o.delta_ms) > 1e-12
     ]
     click.echo(table(["op", "now", "then", "ms", "ms then", "change", "source then"], rows, frozenset({3, 4, 5})))
+    (low, high), (then_low, then_high) = change.before.band, change.after.band
+    click.echo(f"  90 % bands: now [{low:.3f}, {high:.3f}], then [{then_low:.3f}, {then_high:.3f}] ms")
+    if any(op.counted_ms < op.ms for op in (*change.before.ops, *change.after.ops)):
+        click.echo("  operations that run side by side count once in the totals, as the longer of the two sides")
 
 
 def _show_rank(found: list[Option]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..resolver.checkpoint import Checkpoint
     from .modes import Mode
     from .pricing import PassPrice
+    from .store import Store
     from .workload import Phase
 
 
@@ -87,7 +88,6 @@ def price(
     """
     from .pricing import StagePrice
     from .pricing import price as price_buckets
-    from .store import Store
     from .workload import Workload
 
     answer = (
@@ -95,11 +95,7 @@ def price(
         if isinstance(checkpoint, Resolution)
         else resolve(checkpoint, loader, system, rules=rules, models=models, modes=modes)
     )
-    if routing and routing not in ROUTINGS:
-        raise UsageError(
-            "BL526", f"unknown routing `{routing}`", place="--routing", help="known: " + ", ".join(ROUTINGS)
-        )
-    store = Store([paths.PERF_DATA, *map(Path, perf_data)]) if perf_data else None
+    store = store_of(perf_data)
     split = parallel or Parallel()
     whole = buckets(answer, split, phase)
     _check_words(allow_roofline, whole)
@@ -110,7 +106,7 @@ def price(
         "mode": mode,
         "store": store,
         "allow_roofline": allow_roofline,
-        "routing": routing,
+        "routing": known_routing(routing),
     }
     work = Workload(phase, batch, isl, prefix)
     found = price_buckets(whole, work, **ask)
@@ -134,3 +130,25 @@ def _check_words(allowed: Sequence[str], whole: Sequence[Bucket]) -> None:
                 place="--allow-roofline",
                 help=nearest(word, known) or "known: " + ", ".join(sorted(known)),
             )
+
+
+def known_routing(routing: str) -> str:
+    """Return a routing that tables have, or the empty text for the policy's own.
+
+    Raises
+    ------
+    UsageError
+        BL526: another.
+    """
+    if routing and routing not in ROUTINGS:
+        raise UsageError(
+            "BL526", f"unknown routing `{routing}`", place="--routing", help="known: " + ", ".join(ROUTINGS)
+        )
+    return routing
+
+
+def store_of(perf_data: Sequence[str | os.PathLike[str]]) -> Store | None:
+    """Return the packaged tables with more folders over them; None for the packaged ones alone."""
+    from .store import Store
+
+    return Store([paths.PERF_DATA, *map(Path, perf_data)]) if perf_data else None

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ..errors import CheckpointError
 from ..resolver.buckets import Parallel, buckets
 from . import policy
-from .forward import price
+from .forward import known_routing, price, store_of
 from .pricing import price as price_buckets
 from .workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from ..resolver.bucket import Bucket
     from ..resolver.lanes import Lanes
@@ -61,6 +62,7 @@ class PassChange:
         return {
             "phase": w.phase, "batch": w.batch, "isl": w.isl,
             "before_ms": self.before.total_ms, "after_ms": self.after.total_ms, "delta_ms": self.delta_ms,
+            "before_band_ms": list(self.before.band), "after_band_ms": list(self.after.band),
             "ops": [{**msgspec.to_builtins(o), "delta_ms": o.delta_ms} for o in self.ops],
         }  # fmt: skip
 
@@ -69,11 +71,30 @@ def _lanes(found: PassPrice, op: str) -> str:
     return ", ".join(f"{o.lane} x{o.layers}" for o in found.ops if o.op == op)
 
 
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Where prices come from, when not from the packaged tables alone."""
+
+    perf_data: tuple[Path, ...] = ()
+    routing: str = ""
+
+
+PACKAGED: Final = Tables()
+
+
 def compare(
-    before: Resolution, after: Resolution, phase: Phase, batch: int, isl: int, parallel: Parallel, mode: Mode
+    before: Resolution,
+    after: Resolution,
+    phase: Phase,
+    batch: int,
+    isl: int,
+    parallel: Parallel,
+    mode: Mode,
+    tables: Tables = PACKAGED,
 ) -> PassChange:
     """Price one pass under two resolutions of the same model."""
-    a, b = (price(r, phase=phase, batch=batch, isl=isl, parallel=parallel, mode=mode) for r in (before, after))
+    more: dict[str, Any] = {"perf_data": tables.perf_data, "routing": tables.routing}
+    a, b = (price(r, phase=phase, batch=batch, isl=isl, parallel=parallel, mode=mode, **more) for r in (before, after))
     names = list(dict.fromkeys(o.op for p in (a, b) for o in p.ops))
     ops = []
     for name in names:
@@ -105,7 +126,14 @@ class Option:
 
 
 def rank(
-    answer: Resolution, lanes: Lanes, phase: Phase, batch: int, isl: int, parallel: Parallel, mode: Mode
+    answer: Resolution,
+    lanes: Lanes,
+    phase: Phase,
+    batch: int,
+    isl: int,
+    parallel: Parallel,
+    mode: Mode,
+    tables: Tables = PACKAGED,
 ) -> list[Option]:
     """Price every quantizable bucket at every recipe of the policy, largest saving first."""
     found: list[tuple[Bucket, Bucket]] = []
@@ -125,7 +153,8 @@ def rank(
                 continue
             if lane != bucket.lane:
                 found.append((bucket, _at(bucket, lane, algorithm)))
-    return sorted(_priced(answer, found, phase, batch, isl, mode), key=lambda o: (o.delta_ms, o.op, o.other)) + refused
+    priced = _priced(answer, found, Workload(phase, batch, isl), mode, tables)
+    return sorted(priced, key=lambda o: (o.delta_ms, o.op, o.other)) + refused
 
 
 def _quantizable(answer: Resolution, bucket: Bucket) -> bool:
@@ -139,7 +168,7 @@ def _at(bucket: Bucket, lane: str, algorithm: str) -> Bucket:
 
 
 def _priced(
-    answer: Resolution, pairs: Sequence[tuple[Bucket, Bucket]], phase: Phase, batch: int, isl: int, mode: Mode
+    answer: Resolution, pairs: Sequence[tuple[Bucket, Bucket]], work: Workload, mode: Mode, tables: Tables
 ) -> list[Option]:
     if not pairs:
         return []
@@ -148,8 +177,9 @@ def _priced(
         "backend": answer.loader,
         "version": answer.version,
         "mode": mode,
+        "routing": known_routing(tables.routing),
+        "store": store_of(tables.perf_data),
     }
-    work = Workload(phase, batch, isl)
     old = price_buckets([_at(a, a.lane, a.algorithm) for a, _ in pairs], work, **where)
     new = price_buckets([b for _, b in pairs], work, **where)
     return [

@@ -63,3 +63,17 @@ def test_mistakes_have_a_code_and_a_way_out(arguments, code):
     assert result.exit_code in (2, 4)
     assert f"error[{code}]" in result.output
     assert "help:" in result.output
+
+
+def test_bands_routing_and_more_tables(tmp_path):
+    asked = ["whatif", LIGHTNING, "--loader", "vllm@0.31.0", "--system", "gb200", "--set", "mixer.experts=nvfp4"]
+    told = CliRunner().invoke(main, [*asked, "--json"])
+    for one in json.loads(told.stdout)["passes"]:
+        for which in ("before", "after"):
+            low, high = one[f"{which}_band_ms"]
+            assert low < one[f"{which}_ms"] < high
+    other = CliRunner().invoke(main, [*asked, "--json", "--routing", "power_law_1.2"])
+    assert json.loads(other.stdout)["passes"][0]["after_ms"] != json.loads(told.stdout)["passes"][0]["after_ms"]
+    for more, code in ((["--routing", "odd"], "BL526"), (["--perf-data", str(tmp_path / "none")], "BL511")):
+        result = CliRunner().invoke(main, [*asked, *more])
+        assert (result.exit_code, f"error[{code}]" in result.stderr) == (2, True)
