@@ -13,6 +13,8 @@ from bitlane.resolver.lanes import Lanes
 from bitlane.resolver.overrides import Override, apply
 from bitlane.rules.library import find
 
+LIGHTNING = "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4"
+
 GEMMA = "nvidia/Gemma-4-26B-A4B-NVFP4"
 TARGET = ["--loader", "vllm@0.31.0", "--system", "gb200"]
 
