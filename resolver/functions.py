@@ -45,18 +45,33 @@ def _every(collection: Any, key: Any, test: str) -> bool:
 def _field(collection: Any, key: Any, missing: Any = ABSENT) -> list[Any]:
     """The values of ``key`` in every member that is a dict, each once, in order; ``missing`` where it is absent."""
     out: list[Any] = []
+    words: set[str] = set()
     for member in _values(collection):
-        value = descend(member, key) if isinstance(member, dict) else ABSENT
-        value = missing if value is ABSENT and isinstance(member, dict) else value
-        if value is not ABSENT and value not in out:
+        if not isinstance(member, dict):
+            continue
+        value = descend(member, key)
+        value = missing if value is ABSENT else value
+        if type(value) is str:  # listings have tens of thousands of entries, and few words
+            if value not in words:
+                words.add(value)
+                out.append(value)
+        elif value is not ABSENT and value not in out:
             out.append(value)
     return out
 
 
 def _select(collection: Any, key: Any, *words: Any) -> list[Any]:
     """The members that are objects whose ``key`` is one of the words, letter case aside."""
-    found = [m for m in _values(collection) if isinstance(m, dict)]
-    return [m for m in found if isinstance(w := m.get(key), str) and w.upper() in words]
+    wanted: dict[str, bool] = {}
+    out = []
+    for member in _values(collection):
+        word = member.get(key) if isinstance(member, dict) else None
+        if isinstance(word, str):
+            if word not in wanted:
+                wanted[word] = word.upper() in words
+            if wanted[word]:
+                out.append(member)
+    return out
 
 
 def _kinds(collection: Any, key: Any = None) -> list[str]:
@@ -86,7 +101,7 @@ def _whole(value: Any) -> bool:
 
 def _all_are(collection: Any, word: Any) -> bool:
     """Every member is of that type."""
-    return all(TYPES.get(type(m)) == word for m in _values(collection))
+    return all(TYPES.get(kind) == word for kind in set(map(type, _values(collection))))
 
 
 def _gcd(*values: Any) -> int:
