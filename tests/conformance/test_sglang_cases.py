@@ -1,22 +1,23 @@
 """Checkpoints that the real SGLang has answered: every algorithm, shape and refusal, in every checkout.
 
 ``tests/data/sglang_cases.json.gz`` says which SGLang answered: ``run_sglang.py`` asks it, ``corpus.py`` makes the file.
+``sglang_family_cases.json.gz`` is of classes that no packaged checkpoint has.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from corpus import differs, read
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "sglang_cases.json.gz"
-_CLASSES = 20
-_LEAST = 300
+DATA = Path(__file__).resolve().parents[1] / "data"
 
 
-def test_every_case_is_resolved_as_sglang_does(tmp_path: Path) -> None:
-    cases = read(DATA)
-    assert len(cases) >= _LEAST
-    assert len({c.config["architectures"][0] for c in cases}) >= _CLASSES
-    assert sum(bool(c.error) for c in cases) >= _LEAST // 10
+@pytest.mark.parametrize(("name", "least", "classes"), [("sglang_cases", 300, 20), ("sglang_family_cases", 200, 8)])
+def test_every_case_is_resolved_as_sglang_does(tmp_path: Path, name: str, least: int, classes: int) -> None:
+    cases = read(DATA / f"{name}.json.gz")
+    assert len(cases) >= least
+    assert len({c.config["architectures"][0] for c in cases}) >= classes
+    assert sum(bool(c.error) for c in cases) >= least // 10
     assert [text for case in cases for text in differs(case, tmp_path, "sglang@0.5.23")] == []
