@@ -20,8 +20,9 @@ def test_the_tests_of_a_loader_pass(loader: str) -> None:
     assert len(results) == len({r.name for r in results}) > 50
 
 
+# SGLang's rules are reached by its recorded answers too: tests/conformance/test_sglang_cases.py.
 @pytest.mark.slow
-@pytest.mark.parametrize("loader", LOADERS)
+@pytest.mark.parametrize("loader", ["trtllm", "spec"])
 def test_every_rule_decides_something_in_the_tests(loader: str) -> None:
     """A rule that no test reaches is a guess; formats that do nothing but refuse are counted by their refusals."""
     found = measure(library.find(), (), (loader,))
