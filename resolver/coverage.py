@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ..rules.library import Library
     from .loader import Loader, LoaderFormat
 
+_GPU: Final = "gb200"
+_OLDER_GPU: Final = "h200"
 _BY: Final = re.compile(r"\(by (?P<place>.+:\d+)\)")
 # These decide whenever they are asked; that they never lose says nothing.
 _FINAL: Final = (t.Leave, t.Default, t.Refuse, t.Report, t.Format)
@@ -126,16 +128,17 @@ def measure(
     compiled = [compile_loader(library, n, v) for n in names for v in library.loader(n)[0].versions]
     # Lane rules serve all loaders; over one of them alone, most are idle.
     places = _universe(compiled, library, out, not loaders)
-    given = list(checkpoints)
+    given = [(c, _GPU) for c in checkpoints]
     if with_tests:
-        given += _tests(library)
+        # Tests are few, and some are about older GPUs.
+        given += [(c, gpu) for c in _tests(library) for gpu in (_GPU, _OLDER_GPU)]
     asked: set[tuple[str, str, str, str, str]] = set()
-    for checkpoint in given:
-        out.checkpoints += 1
+    for checkpoint, gpu in given:
+        out.checkpoints += gpu == _GPU
         for loader in compiled:
             out.questions += 1
             try:
-                _one(library, loader, checkpoint, places, out, asked)
+                _one(library, loader, checkpoint, gpu, places, out, asked)
             except BitlaneError as error:
                 out.skipped.append(f"{printable(checkpoint.name)} under {loader.name} {loader.version}: {error.code}")
     _lanes(library, asked, out)
@@ -187,12 +190,13 @@ def _one(
     library: Library,
     loader: Loader,
     checkpoint: Checkpoint,
+    gpu: str,
     places: dict[int, str],
     out: Coverage,
     asked: set[tuple[str, str, str, str, str]],
 ) -> None:
     family = compile_family(library, checkpoint.architecture, loader.name, loader.version)
-    hardware = system("gb200", None, library)
+    hardware = system(gpu, None, library)
     try:
         reading = read(loader, checkpoint, {"sm": hardware.sm, "system": hardware.name})
     except CheckpointError as error:
