@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import pytest
 from corpus import differs, read
 
 from bitlane.resolver.checkpoint import from_dicts
@@ -32,7 +31,7 @@ def test_every_case_is_resolved_as_sglang_does(tmp_path: Path, name: str, least:
 def test_every_rule_decides_something_in_a_test_or_a_recorded_answer() -> None:
     """A rule that neither reaches is a guess; formats that do nothing but refuse are counted by their refusals."""
     given = []
-    for case in read(DATA):
+    for case in (c for name in ("sglang_cases", "sglang_family_cases") for c in read(DATA / f"{name}.json.gz")):
         beside = {"hf_quant_config.json": case.beside} if case.beside is not None else {}
         given.append(from_dicts({"config.json": case.config, **beside}, case.name))
     found = measure(library.find(), given, ("sglang",))
