@@ -53,6 +53,25 @@ def without_echoes(found: Sequence[Diagnostic], text: str) -> list[Diagnostic]:
     doubled = {n for n, line in enumerate(lines, 1) if set(line.strip()) == {"}"} and len(line.strip()) > 1}
     if any(d.span.line in doubled for d in out):
         out = [d for d in out if d.label != "unclosed-block"]
+    return _without_spilled(out, lines)
+
+
+def _without_spilled(found: Sequence[Diagnostic], lines: Sequence[str]) -> list[Diagnostic]:
+    """Leave out what stands, indented, outside of all blocks because a mistake before it closed its block early."""
+    out: list[Diagnostic] = []
+    spilled = False
+    for diagnostic in found:
+        at = diagnostic.span
+        same = bool(out) and not any(line[:1].isalpha() for line in lines[out[-1].span.line : at.line - 1])
+        outside = diagnostic.label == "misplaced-statement" and "at the top of a file" in diagnostic.message
+        torn = diagnostic.label == "unexpected" and _word(lines, diagnostic)[:1] in ('"', "}", "]")
+        if same and at.column > 1 and (outside or torn):
+            spilled = True
+            continue
+        if same and spilled and diagnostic.label == "stray-close":
+            continue
+        spilled = False
+        out.append(diagnostic)
     return out
 
 

@@ -218,3 +218,21 @@ def test_an_unknown_statement_is_offered_those_of_its_kind_of_file() -> None:
     assert "`format`" in found.help
     assert "`embed`" not in found.help
     assert "`lane`" not in found.help
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("given config.json {", "given config.json 3", 6),
+        ('"a": 1,', '"a": 1}', 6),
+        ('test "x" {', '} "x" {', 4),
+    ],
+)
+def test_a_block_that_a_mistake_closes_early_spills_no_reports(old: str, new: str, line: int) -> None:
+    text = (
+        'language 1\nfamily f for F\n\ntest "x" {\n  given config.json {\n    "a": 1,\n    "b": {"c": 2}\n  }\n'
+        '  under vllm "0.32.0"\n  expect x bf16\n  expect y bf16\n}\n\ntest "y" {\n  under vllm\n}\n'
+    )
+    assert old in text
+    (found,) = _errors(text.replace(old, new))
+    assert abs(found.span.line - line) <= 1
