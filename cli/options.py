@@ -12,7 +12,6 @@ import click
 
 if TYPE_CHECKING:
     from ..resolver.buckets import Parallel
-    from ..resolver.lanes import Lanes
     from ..resolver.resolution import Resolution
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,14 +35,6 @@ class Question:
 
         modes = {k: v for k, v in (("gemm", self.gemm_mode), ("moe", self.moe_mode)) if v is not None}
         return resolve(self.checkpoint, self.loader, self.system, rules=self.rules, models=self.models, modes=modes)
-
-    def lanes(self, answer: Resolution) -> Lanes:
-        """Return the lane rules in force for an answer."""
-        from ..resolver.inforce import in_force
-        from ..resolver.lanes import Lanes
-
-        sm, name = answer.system.sm, answer.system.name
-        return Lanes(in_force(self.rules), answer.loader, answer.version, sm, name, answer.family.name)
 
 
 def _folders(name: str, text: str) -> Callable[[F], F]:

@@ -52,7 +52,7 @@ def command(
     if not sets and not with_rank:
         raise UsageError("BL283", "nothing to change", place="--set", help='--set "mlp.experts=nvfp4", or --rank')
     answer = asked.resolve()
-    lanes = asked.lanes(answer)
+    lanes = answer.lanes
     mode = mode.upper()
     work: tuple[tuple[Phase, int], ...] = (("prefill", prefill_batch), ("decode", batch))
     changed = apply(answer, [Override.parse(s) for s in sets], lanes) if sets else None

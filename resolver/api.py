@@ -94,11 +94,7 @@ def resolve_with(
     modes: Mapping[str, str] | None = None,
 ) -> Resolution:
     """Resolve with a given rule library and an opened checkpoint."""
-    name, version = split_loader(loader)
-    compiled = compile_loader(library, name, version)
-    hardware = find_system(system, perf_data, library)
-    family = compile_family(library, opened.architecture, compiled.name, compiled.version)
-    asked = _asked(library, opened, compiled, family, hardware)
+    asked = ask(library, opened, loader, system, perf_data)
     chosen = checked(modes or {})
     rows = asked.rows() if not chosen else [asked.row(m, override(m, chosen)) for m in asked.modules]
     problems = [Problem(code, message) for code, message in asked.reading.findings]
@@ -109,8 +105,8 @@ def resolve_with(
     return Resolution(
         opened,
         asked.reading,
-        family,
-        hardware,
+        asked.family,
+        asked.hardware,
         rows,
         asked.chooser,
         _kv_cache(asked.reading),
@@ -132,12 +128,13 @@ def _prepared(opened: Checkpoint) -> dict[object, object]:
     return opened.files["config.json"].prepared
 
 
-class _Asked:
+class Asked:
     """A checkpoint as one loader reads it for one system, with the answers given so far."""
 
     def __init__(
         self, library: Library, opened: Checkpoint, compiled: Loader, family: Family, hardware: System
     ) -> None:
+        self.family, self.hardware = family, hardware
         self.reading: Reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
         self.chooser = Chooser(self.reading, _declared(opened, self.reading, family), family.packed)
         self.lanes = Lanes(library, compiled.name, compiled.version, hardware.sm, hardware.name, family.name)
@@ -159,15 +156,19 @@ class _Asked:
         return list(self._rows)
 
 
-def _asked(library: Library, opened: Checkpoint, compiled: Loader, family: Family, hardware: System) -> _Asked:
+def ask(library: Library, opened: Checkpoint, loader: str, system: str, perf_data: Path | None = None) -> Asked:
     """Read and check the metadata, once per set of documents, loader, system and thread."""
+    name, version = split_loader(loader)
+    compiled = compile_loader(library, name, version)
+    hardware = find_system(system, perf_data, library)
+    family = compile_family(library, opened.architecture, compiled.name, compiled.version)
     cache, documents = _prepared(opened), (*opened.files.values(), *opened.damaged.values())
     key = ("asked", get_ident(), opened.name, id(compiled), id(family), hardware.name, hardware.sm)
     found = cache.get(key)
     if isinstance(found, tuple) and found[0] is compiled and found[1] is family and _same(found[2], documents):
-        kept: _Asked = found[3]
+        kept: Asked = found[3]
         return kept
-    asked = _Asked(library, opened, compiled, family, hardware)
+    asked = Asked(library, opened, compiled, family, hardware)
     cache[key] = (compiled, family, documents, asked)
     return asked
 

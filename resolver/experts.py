@@ -14,11 +14,11 @@ _SHOWN = 4
 # Experts that are looked at one by one; more are singled out by no published checkpoint.
 _LOOKED_AT: Final = 200
 _NUMBER: Final = re.compile(r"(?<![0-9])[0-9]{1,5}(?![0-9])")
-# The matrices of an expert as checkpoints name them; a gate need not be there.
-_MATRICES: Final = (frozenset({"gate_proj", "up_proj", "down_proj"}), frozenset({"w1", "w2", "w3"}))
 
 
-def named_experts(entries: Entries, name: str, count: int) -> tuple[list[int], str]:
+def named_experts(
+    entries: Entries, name: str, count: int, matrices: Sequence[Sequence[str]] = ()
+) -> tuple[list[int], str]:
     """Return the positions of the entries below an experts module, and what is uneven about them.
 
     Parameters
@@ -27,6 +27,8 @@ def named_experts(entries: Entries, name: str, count: int) -> tuple[list[int], s
         Path of the experts module; ``name.3.up_proj`` names a part of expert 3.
     count
         Number of experts.
+    matrices
+        The matrices of one expert, under every set of names that checkpoints give them.
 
     Returns
     -------
@@ -49,25 +51,27 @@ def named_experts(entries: Entries, name: str, count: int) -> tuple[list[int], s
     odd = next((i for i, found in leaves.items() if found != first), None)
     if odd is not None:
         return positions, f"expert {odd} is named with {_list(leaves[odd])}, others with {_list(first)}"
-    whole = next((w for w in _MATRICES if first & w), first)
-    if first < whole - ({"gate_proj", "w1"} - first):
+    whole = next((set(m) for m in matrices if first & set(m)), first)
+    if first < whole:
         return positions, f"of every expert only {_list(first)} is named, not {_list(whole - first)}"
     return positions, ""
 
 
-def numbers(texts: Sequence[str], count: int) -> list[int]:
+def numbers(texts: Sequence[str], word: str, count: int) -> list[int]:
     """Return experts to look at where entries may single some out: the first, the last, and those around each number.
 
     Parameters
     ----------
     texts
         Entries, names or patterns of any kind.
+    word
+        What the module is called: numbers count behind it.
     count
         Number of experts.
     """
     found = {0, count - 1}
     for text in texts:
-        at = text.find("expert")
+        at = text.find(word)
         if at >= 0:
             for digits in _NUMBER.findall(text, at):
                 found |= {int(digits) - 1, int(digits), int(digits) + 1}
@@ -76,5 +80,5 @@ def numbers(texts: Sequence[str], count: int) -> list[int]:
     return sorted(n for n in found if 0 <= n < count)
 
 
-def _list(leaves: frozenset[str] | set[str]) -> str:
+def _list(leaves: set[str]) -> str:
     return ", ".join(sorted(x or "itself" for x in leaves))

@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .. import paths
 from ..cachedir import private_dir, write_atomic
 from ..rules.library import Library, RuleFile, find
 
@@ -39,7 +38,7 @@ def in_force(folders: Iterable[Path] = ()) -> Library:
 
 @lru_cache(maxsize=16)
 def _checked(files: tuple[RuleFile, ...], shadowed: tuple[RuleFile, ...]) -> None:
-    mine = [f for f in files if not f.path.is_relative_to(paths.RULES)]
+    mine = [f for f in files if not f.packaged]
     if not mine:
         return
     library = Library(files, shadowed)

@@ -8,7 +8,6 @@ from ..errors import BitlaneError
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
 from ..grammar.format import children, walk
-from ..paths import RULES
 from .bucket import SHAPE_KEYS
 from .family import NO_CLASS, Family, compile_family
 from .lint_expressions import calls, expressions, heads
@@ -137,7 +136,7 @@ class FamilyLint:
             others = [f for f in self.vocabulary.library.families() if name in f.architectures and f != self.file]
             for other in others:
                 # A user's family may take single classes over from a packaged one.
-                over = other.path.is_relative_to(RULES) and not self.file.path.is_relative_to(RULES)
+                over = other.packaged and not self.file.packaged
                 message = f"`{name}` is {'taken over from' if over else 'also served by'} {other.label}"
                 hint = "silence this with `# ignore BL130` where it is meant" if over else "leave it to one of them"
                 self.findings.add("BL130", message, self.tree.head, name, hint, severity="warning" if over else "")

@@ -99,9 +99,14 @@ def _unused(here: Merged) -> None:
         elif isinstance(node, t.Chain) and node.name not in chained:
             hint = f"write `use {node.name}` in a format"
             here.findings.add("BL127", f"chain `{node.name}` is never used", node, node.name, hint)
-        elif isinstance(node, t.Builtin) and not ({"builtin", node.name} & targets):
+        elif isinstance(node, t.Builtin) and not (_users(node.name) & targets):
             hint = "look at it with `on builtin`"
             here.findings.add("BL127", f"`{node.name}` is never looked at", node, node.name, hint)
+
+
+def _users(builtin: str) -> set[str]:
+    """Targets that look at a builtin: all names of expert 0's matrices serve `any_expert`."""
+    return {"builtin", builtin, *(["any_expert"] if builtin.startswith("expert0") else [])}
 
 
 def _targets(node: t.Node) -> tuple[str, ...]:

@@ -140,7 +140,9 @@ def _experts(
 ) -> list[Hit]:
     """Entries below an experts module, under the first spelling that has some; all experts must be named alike."""
     for name in names:
-        positions, complaint = named_experts(entries, name, module.attributes.get("count", 0))
+        positions, complaint = named_experts(
+            entries, name, module.attributes.get("count", 0), question.matrices(module)
+        )
         if complaint:
             places = tuple(at[p] for p in positions[:3])
             raise question.refusal(rule, module, f"`{module.path}` is named in part: {complaint}", "BL248", places)

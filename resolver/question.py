@@ -68,7 +68,7 @@ class Question:
         self._tests: dict[int, Callable[[], Any]] = {}
         self._named: dict[int, Entries] = {}
         self._names: dict[tuple[str, ...], list[str]] = {}
-        self._experts: dict[int, list[int]] = {}
+        self._experts: dict[tuple[str, int, bool], list[str]] = {}
         self._spelled: dict[str, tuple[str, ...]] = {}
         self._rule_texts: dict[int, str] = {}
 
@@ -122,12 +122,20 @@ class Question:
     def _any_expert(self, module: Module) -> list[str]:
         if module.kind != "experts":
             return []
-        leaves = self.reading.loader.builtin.get("expert0", ())
-        count = module.attributes.get("count", 1)
-        if count not in self._experts:
-            declared = self.declared
-            self._experts[count] = numbers([*declared.exclusions.texts, *declared.groups.texts], count)
-        return [f"{module.path}.{n}.{leaf}" for n in self._experts[count] for leaf in leaves]
+        count, gated = module.attributes.get("count", 1), bool(module.attributes.get("gated"))
+        key = module.name, count, gated
+        if key not in self._experts:
+            texts = [*self.declared.exclusions.texts, *self.declared.groups.texts]
+            known = self.matrices(module)
+            # The names that the checkpoint uses, where it says any.
+            leaves = next((m for m in known if any(leaf in text for text in texts for leaf in m)), (known or [()])[0])
+            self._experts[key] = [f"{n}.{leaf}" for n in numbers(texts, module.name, count) for leaf in leaves]
+        return [f"{module.path}.{tail}" for tail in self._experts[key]]
+
+    def matrices(self, module: Module) -> list[tuple[str, ...]]:
+        """The matrices of one expert, as each `builtin expert0...` names them: the gate, where there is one, first."""
+        known = [m for name, m in self.reading.loader.builtin.items() if name.startswith("expert0")]
+        return known if module.attributes.get("gated") else [m[1:] for m in known]
 
     def spellings(self, path: str) -> tuple[str, ...]:
         """Return a path and the other spellings under which listings are searched, in order."""

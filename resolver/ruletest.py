@@ -10,25 +10,17 @@ from ..errors import BitlaneError, CheckpointError
 from ..grammar import text as written
 from ..grammar import tree as t
 from ..grammar.diagnostics import nearest
-from .api import resolve_with
+from .api import ask, resolve_with
 from .checkpoint import Checkpoint, from_dicts
-from .decide import Chooser
-from .declarations import declarations
 from .expressions import Scope, evaluate
-from .family import compile_family
-from .lanes import Lanes
-from .loader import compile_loader
-from .reading import read
 from .resolution import Resolved
-from .systems import system as find_system
-from .versions import split_loader
-from .walk import modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..rules.library import Library, RuleFile
     from .answers import Tried
+    from .decide import Chooser
     from .resolution import Resolution
 
 DEFAULT_SYSTEM: Final = "gb200"
@@ -164,25 +156,15 @@ class _Case:
         return self._rows.get(path)
 
     def _one_by_one(self, stop: BitlaneError) -> dict[str, Resolved | BitlaneError]:
-        name, version = split_loader(self.loader)
         try:
-            compiled = compile_loader(self.library, name, version)
-            hardware = find_system(self.system, None, self.library)
-            opened = self._opened()
-            family = compile_family(self.library, opened.architecture, compiled.name, compiled.version)
-            reading = read(compiled, opened, {"sm": hardware.sm, "system": hardware.name})
-            self._chooser = Chooser(reading, declarations(reading, family.renames), family.packed)
-            built = modules(family, opened.config, reading.asked)
+            asked = ask(self.library, self._opened(), self.loader, self.system)
         except BitlaneError:
             return {"": stop}
-        lanes = Lanes(self.library, compiled.name, compiled.version, hardware.sm, hardware.name, family.name)
-        format = reading.format.name if reading.format is not None else "unquantized"
+        self._chooser = asked.chooser
         out: dict[str, Resolved | BitlaneError] = {}
-        for module in built:
+        for module in asked.modules:
             try:
-                answer = self._chooser.decide(module)
-                lane = lanes.choose(answer.algorithm, answer.activations, module.kind, format)
-                out[module.path] = Resolved(module, answer, lane)
+                out[module.path] = asked.row(module)
             except CheckpointError as error:
                 out[module.path] = error
         return out

@@ -57,6 +57,11 @@ class RuleFile:
     text: str | None = None
     stamp: tuple[int, int] = (0, 0)
 
+    @property
+    def packaged(self) -> bool:
+        """Whether the file is one of the package's own."""
+        return self.path.is_relative_to(paths.RULES)
+
     def tree(self) -> t.File:
         """Return the parsed file."""
         return load(self.path, self.label) if self.text is None else _parsed(self.text, self.label)

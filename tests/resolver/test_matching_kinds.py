@@ -96,13 +96,16 @@ def test_an_invalid_expression_is_nothing_to_some_engines_and_an_error_to_others
 E = "model.layers.1.mlp.experts"
 
 
+MATRICES = (("up_proj", "down_proj"), ("w1", "w3", "w2"))
+
+
 def leaves(*experts: int, parts: tuple[str, ...] = ("up_proj", "down_proj")) -> list[str]:
     return [f"{E}.{i}.{p}" for i in experts for p in parts]
 
 
 def test_all_experts_named_alike() -> None:
     entries = [*leaves(0, 1, 2), "lm_head", "model.layers.10.mlp.experts.0.gate_proj"]
-    assert named_experts(Entries(entries), E, 3) == ([0, 1, 2, 3, 4, 5], "")
+    assert named_experts(Entries(entries), E, 3, MATRICES) == ([0, 1, 2, 3, 4, 5], "")
 
 
 def test_no_expert_by_number() -> None:
@@ -118,16 +121,16 @@ def test_no_expert_by_number() -> None:
         ([*leaves(0, 1), f"{E}.1.gate_proj"], 2, "expert 1 is named with down_proj, gate_proj, up_proj, others with"),
         ([f"{E}.0", *leaves(1)], 2, "expert 1 is named with down_proj, up_proj, others with itself"),
         (
-            leaves(0, 1, parts=("gate_proj", "up_proj")),
+            leaves(0, 1, parts=("w1", "w2")),
             2,
-            "of every expert only gate_proj, up_proj is named, not down_proj",
+            "of every expert only w1, w2 is named, not w3",
         ),
         (leaves(0, 1, parts=("w1", "w3")), 2, "of every expert only w1, w3 is named, not w2"),
         (leaves(0, 1, parts=("up_proj",)), 2, "of every expert only up_proj is named, not down_proj"),
     ],
 )
 def test_experts_named_in_part(entries: list[str], count: int, complaint: str) -> None:
-    positions, said = named_experts(Entries(entries), E, count)
+    positions, said = named_experts(Entries(entries), E, count, MATRICES)
     assert len(positions) == len(entries)
     assert said.startswith(complaint)
 
@@ -135,4 +138,4 @@ def test_experts_named_in_part(entries: list[str], count: int, complaint: str) -
 @given(st.integers(1, 6), st.data())
 def test_order_does_not_matter(count: int, data: st.DataObject) -> None:
     entries = data.draw(st.permutations(leaves(*range(count))))
-    assert named_experts(Entries(entries), E, count) == (list(range(2 * count)), "")
+    assert named_experts(Entries(entries), E, count, MATRICES) == (list(range(2 * count)), "")

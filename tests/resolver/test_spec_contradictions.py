@@ -97,6 +97,27 @@ def test_what_is_said_of_all_experts_counts(block: dict[str, Any], algorithm: st
     assert _resolve(block)[EXPERTS].answer.algorithm == algorithm
 
 
+MIXTRAL: dict[str, Any] = {
+    "architectures": ["MixtralForCausalLM"],
+    **{"num_hidden_layers": 1, "hidden_size": 256, "intermediate_size": 128, "vocab_size": 512, "head_dim": 64},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2},
+}
+
+
+def _mixtral(*ignored: str) -> Resolution:
+    block = _ct([_group(FP8, "Linear")], *ignored)
+    return resolve(from_dicts({"config.json": {**MIXTRAL, "quantization_config": block}}, "toy"), "spec", "gb200")
+
+
+def test_matrices_of_experts_go_by_the_names_that_the_checkpoint_uses() -> None:
+    """w1, w3 and w2 in Mixtral: one of them skipped in one expert is an error, all of them in all experts are not."""
+    every = _mixtral("re:.*experts.*w1$", "re:.*experts.*w2$", "re:.*experts.*w3$")
+    assert {r.answer.algorithm for r in every if r.module.kind == "experts"} == {"bf16"}
+    with pytest.raises(CheckpointError) as caught:
+        _mixtral("re:.*experts.2.w1")
+    assert "2.w1 bf16" in caught.value.message
+
+
 def test_two_files_that_list_different_things_are_told() -> None:
     listing = {"model.layers.0.self_attn.o_proj": {"quant_algo": "FP8"}}
     other = {"model.layers.0.self_attn.o_proj": {"quant_algo": "NVFP4"}}
