@@ -6,6 +6,9 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from . import tree as t
+from .belongs import BELONGS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -19,14 +22,6 @@ _WORDS: Final = {
 }
 # How the grammar writes a set of words: in parentheses, and no longer word may begin with one of them.
 _ALTERNATIVES: Final = re.compile(r"\(([a-z0-9_|]+)\)\(\?!")
-# Statements at the top of a file that only one kind of file has.
-_ONLY: Final = {
-    "loader": frozenset({"alias", "builtin", "chain", "format", "read", "report"}),
-    "family": frozenset(
-        {"config", "embed", "experts", "linear", "lm_head", "names", "op", "overlap", "part", "require", "stack"}
-    ),
-    "lanes": frozenset({"lane", "system", "weights"}),
-}
 
 
 @lru_cache(maxsize=1)
@@ -90,9 +85,17 @@ def choices(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return sorted(words), sorted(kinds)
 
 
+def _words_of(statement: type[t.Node]) -> list[str]:
+    """The words that a statement begins with; the tags of the others are theirs."""
+    return spelled("KIND") if statement is t.Module else [str(statement.__struct_config__.tag)]
+
+
 def of_kind(words: list[str], kind: str) -> list[str]:
     """Leave out the statements that only another kind of file has at its top."""
-    others = {w for k, only in _ONLY.items() if kind in _ONLY and k != kind for w in only}
+    if kind not in BELONGS:
+        return words
+    foreign = {s for k, statements in BELONGS.items() for s in statements if k != kind and s not in BELONGS[kind]}
+    others = {w for s in foreign for w in _words_of(s)}
     return [w for w in words if w not in others]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from . import lint_words, ranges
 from . import tree as t
+from .belongs import BELONGS
 from .format import children, walk
 
 if TYPE_CHECKING:
@@ -14,22 +15,6 @@ if TYPE_CHECKING:
 
     from .findings import Findings
 
-_SHARED: Final = (t.Let, t.Test)
-_BELONGS: Final[Mapping[str, tuple[type, ...]]] = {
-    "loader": (*_SHARED, t.Read, t.Refuse, t.Report, t.Builtin, t.Alias, t.Chain, t.Format),
-    "family": (
-        *_SHARED,
-        t.ConfigScope,
-        t.Require,
-        t.Stack,
-        t.Part,
-        t.Module,
-        t.Operation,
-        t.Overlap,
-        t.Names,
-    ),
-    "lanes": (*_SHARED, t.Lane, t.Refuse, t.Weights, t.SystemAlias),
-}
 # `layers.1*`: an index that the star lets go on. `a.b` in a regular expression: a dot that means any character.
 _OPEN_INDEX: Final = re.compile(r"(?:^|\.)\d+\*")
 _OPEN_END: Final = re.compile(r"(?:^|\.)\d+$")
@@ -69,8 +54,8 @@ def lint(file: t.File, findings: Findings) -> None:
 def _places(file: t.File, findings: Findings) -> None:
     kind = kind_of(file.head)
     for item in file.items:
-        if not isinstance(item, _BELONGS[kind]):
-            homes = [k for k, types in _BELONGS.items() if isinstance(item, types)]
+        if not isinstance(item, BELONGS[kind]):
+            homes = [k for k, types in BELONGS.items() if isinstance(item, types)]
             word = type(item).__name__.lower()
             hint = f"it belongs into a {' or '.join(homes)} file"
             findings.add("BL104", f"a {kind} file has no use for `{word}`", item, help=hint)
